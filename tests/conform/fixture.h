@@ -5,13 +5,8 @@
 
 #include <hearth.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "support/suite.h"
 
 #define MEMBERS_MAX   16 /* room for them */
 #define MEMBERS_USUAL 8  /* as far as tests go that try every size */

@@ -2,17 +2,12 @@
 /* The transports, each in the ways it is used. */
 #include "conform/pairs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "os/clock.h"
 #include "os/sock.h"
 #include "os/thread.h"
 #include "security/credentials.h"
 #include "support/sealed.h"
+#include "support/suite.h"
 #include "transport/mem.h"
 #include "transport/quic_line.h"
 #include "transport/shm.h"

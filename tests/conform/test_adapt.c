@@ -86,11 +86,10 @@ static void run_kinds(struct fixture *c, enum hearth_algo algo, uint64_t *seed)
     }
 }
 
-static void test_every_type_in_any_order(void **state)
+TEST(test_every_type_in_any_order)
 {
     static struct round round;
     uint64_t seed = 5;
-    (void)state;
     for (int size = 2; size <= MEMBERS_USUAL; size++) {
         struct fixture c;
         struct hearth_config config;
@@ -113,11 +112,10 @@ static void test_every_type_in_any_order(void **state)
 
 /* ---- what it changes ---- */
 
-static void test_maps_and_costs(void **state)
+TEST(test_maps_and_costs)
 {
     static struct round round;
     struct fixture c;
-    (void)state;
     fixture_open(&c, 4, NULL);
     const struct group_view *view = group_view(c.world[2]->group);
     struct link_cost across = view->across;
@@ -177,11 +175,10 @@ static void child_member(struct fixture *c, int rank, void *arg)
     hearth_group_close(child);
 }
 
-static void test_children_follow(void **state)
+TEST(test_children_follow)
 {
     static struct round round;
     struct fixture c;
-    (void)state;
     fixture_open(&c, 5, NULL);
     round.wanted = (struct ring_order){
         .size = 5, .sites = 2, .order = {1, 4, 3, 0, 2}, .site = {0, 0, 0, 1, 1}, .across_mbit_x10 = 1000};
@@ -215,12 +212,11 @@ static void busy_member(struct fixture *c, int rank, void *arg)
     check(sum == c->size, "rank %d: %d", rank, sum);
 }
 
-static void test_an_operation_in_flight(void **state)
+TEST(test_an_operation_in_flight)
 {
     static struct round round;
     struct fixture c;
     uint64_t seed = 3;
-    (void)state;
     fixture_open(&c, 3, NULL);
     for (int odd = 0; odd < 3; odd++) {
         round.odd = odd;
@@ -240,11 +236,10 @@ static void test_an_operation_in_flight(void **state)
     fixture_close(&c);
 }
 
-static void test_a_wrong_record(void **state)
+TEST(test_a_wrong_record)
 {
     static struct round round;
     struct fixture c;
-    (void)state;
     fixture_open(&c, 3, NULL);
     round.wanted = (struct ring_order){.size = 3, .sites = 1, .order = {0, 2, 2}};
     fixture_run(&c, adapt_member, &round);
@@ -271,12 +266,11 @@ static void lost_member(struct cluster_group *f, int member, void *arg)
 }
 
 /* Whoever it is and whenever it goes: nobody hangs, and the group is over for all who are left. */
-static void test_a_member_is_lost(void **state)
+TEST(test_a_member_is_lost)
 {
     static struct round round;
     struct cluster_group f;
     uint64_t seed = 4;
-    (void)state;
     cluster_group_open(&f);
     for (int odd = 0; odd < 3; odd++) {
         cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
@@ -301,10 +295,9 @@ static void plain_member(struct fixture *c, int rank, void *arg)
     check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }
 
-static void test_a_group_that_was_not_formed(void **state)
+TEST(test_a_group_that_was_not_formed)
 {
     struct fixture c;
-    (void)state;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, plain_member, NULL);
     assert_int_equal(hearth_group_adapt(NULL, NULL), HEARTH_INVALID);
@@ -312,18 +305,4 @@ static void test_a_group_that_was_not_formed(void **state)
     opts.timeout_ms = -2;
     assert_int_equal(hearth_group_adapt(c.world[0], &opts), HEARTH_INVALID);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_in_any_order),
-        cmocka_unit_test(test_maps_and_costs),
-        cmocka_unit_test(test_children_follow),
-        cmocka_unit_test(test_an_operation_in_flight),
-        cmocka_unit_test(test_a_wrong_record),
-        cmocka_unit_test(test_a_member_is_lost),
-        cmocka_unit_test(test_a_group_that_was_not_formed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

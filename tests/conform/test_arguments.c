@@ -228,9 +228,8 @@ static void bad_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_bad_arguments_of_every_collective(void **state)
+TEST(test_bad_arguments_of_every_collective)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, bad_member, NULL);
@@ -240,9 +239,8 @@ static void test_bad_arguments_of_every_collective(void **state)
 
 /* ---- what only some calls can have ---- */
 
-static void test_other_bad_arguments(void **state)
+TEST(test_other_bad_arguments)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     hearth_group *g = c.world[0];
@@ -309,9 +307,8 @@ static void test_other_bad_arguments(void **state)
     fixture_close(&c);
 }
 
-static void test_bad_arguments_of_groups_and_nodes(void **state)
+TEST(test_bad_arguments_of_groups_and_nodes)
 {
-    (void)state;
     struct fixture c;
     hearth_group *out = NULL;
     char text[8];
@@ -377,9 +374,8 @@ static void allowed_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_barrier(g, &opts), HEARTH_OK);
 }
 
-static void test_what_is_allowed(void **state)
+TEST(test_what_is_allowed)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, allowed_member, NULL);
@@ -397,9 +393,8 @@ static void refused(const struct hearth_config *config, int count, const char *w
     check(nodes[0] == before, "nodes were set");
 }
 
-static void test_open_local(void **state)
+TEST(test_open_local)
 {
-    (void)state;
     struct hearth_config good, config;
     struct hearth_tuning tuning;
     hearth_config_init(&good);
@@ -466,9 +461,8 @@ static void test_open_local(void **state)
     checks_end();
 }
 
-static void test_config_of_the_line(void **state)
+TEST(test_config_of_the_line)
 {
-    (void)state;
     struct hearth_config good, config;
     hearth_config_init(&good);
     config = good;
@@ -498,9 +492,8 @@ static void test_config_of_the_line(void **state)
 
 /* ---- names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     enum hearth_dtype dtype;
     enum hearth_op op;
     enum hearth_algo algo;
@@ -534,18 +527,4 @@ static void test_names(void **state)
              HEARTH_VERSION_PATCH);
     check(strcmp(hearth_version_string(), version) == 0, "version %s", hearth_version_string());
     checks_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_arguments_of_every_collective),
-        cmocka_unit_test(test_other_bad_arguments),
-        cmocka_unit_test(test_bad_arguments_of_groups_and_nodes),
-        cmocka_unit_test(test_what_is_allowed),
-        cmocka_unit_test(test_open_local),
-        cmocka_unit_test(test_config_of_the_line),
-        cmocka_unit_test(test_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,9 +63,8 @@ static void run_averages(const struct average *cases, size_t count)
     }
 }
 
-static void test_integers_round_to_nearest_even(void **state)
+TEST(test_integers_round_to_nearest_even)
 {
-    (void)state;
     const struct average cases[] = {
         {HEARTH_I32, 2, {1, 2}, {0}, 2}, /* 1.5 */
         {HEARTH_I32, 2, {2, 3}, {0}, 2}, /* 2.5 */
@@ -91,9 +90,8 @@ static void test_integers_round_to_nearest_even(void **state)
 }
 
 /* Only 64-bit averages can leave the range of their type: their mean is rounded to f64, upwards here. */
-static void test_integers_saturate(void **state)
+TEST(test_integers_saturate)
 {
-    (void)state;
     const struct average cases[] = {
         {HEARTH_U64, 2, {0x1p64, 0x1p64}, {0}, 0x1p64}, /* set_number saturates: 2^64 - 1 */
         {HEARTH_I64, 2, {0x1p63, 0x1p63}, {0}, 0x1p63},
@@ -104,9 +102,8 @@ static void test_integers_saturate(void **state)
     run_averages(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_weights(void **state)
+TEST(test_weights)
 {
-    (void)state;
     const struct average cases[] = {
         {HEARTH_F32, 2, {1, 3}, {3, 1}, 1.5},
         {HEARTH_F64, 2, {1, 3}, {0.25, 0.75}, 2.5},
@@ -149,9 +146,8 @@ static void alone(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_alone(void **state)
+TEST(test_alone)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 1, NULL);
     fixture_run(&c, alone, NULL);
@@ -186,9 +182,8 @@ static void half_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_halves_round_once(void **state)
+TEST(test_halves_round_once)
 {
-    (void)state;
     /* f16 has 11 bits: from 2048 on only even numbers; 2048 + 1 would be 2048 again each time. */
     const struct half cases[] = {
         {HEARTH_F16, HEARTH_OP_SUM, 5, {2048, 1, 1, 1, 1}, 2052},
@@ -222,9 +217,8 @@ static void test_halves_round_once(void **state)
 
 /* ---- every collective that averages, every type, odd weights ---- */
 
-static void test_weights_in_every_reduction(void **state)
+TEST(test_weights_in_every_reduction)
 {
-    (void)state;
     uint64_t seed = 21;
     const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE_SCATTERV, REDUCE};
     for (int size = 2; size <= 8; size += 3) {
@@ -271,9 +265,8 @@ static void weightless(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_no_weight_at_all(void **state)
+TEST(test_no_weight_at_all)
 {
-    (void)state;
     for (int size = 1; size <= 4; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -347,9 +340,8 @@ static void check_order(struct fixture *c, enum kind kind, enum hearth_dtype dty
     assert_true(supported >= 2); /* auto and the one it chose */
 }
 
-static void test_rank_order_is_one_result_for_all_algorithms(void **state)
+TEST(test_rank_order_is_one_result_for_all_algorithms)
 {
-    (void)state;
     const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE};
     const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
     struct hearth_config config;
@@ -366,9 +358,8 @@ static void test_rank_order_is_one_result_for_all_algorithms(void **state)
 }
 
 /* Scans are in rank order by definition: the flag changes no bit of the result of those that take it. */
-static void test_scan_in_rank_order(void **state)
+TEST(test_scan_in_rank_order)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 7, NULL);
     struct job plain, ordered;
@@ -386,20 +377,4 @@ static void test_scan_in_rank_order(void **state)
     job_free(&plain);
     job_free(&ordered);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers_round_to_nearest_even),
-        cmocka_unit_test(test_integers_saturate),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_halves_round_once),
-        cmocka_unit_test(test_weights_in_every_reduction),
-        cmocka_unit_test(test_no_weight_at_all),
-        cmocka_unit_test(test_rank_order_is_one_result_for_all_algorithms),
-        cmocka_unit_test(test_scan_in_rank_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,9 +63,8 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_close_while_others_are_in_an_operation(void **state)
+TEST(test_close_while_others_are_in_an_operation)
 {
-    (void)state;
     const enum hearth_algo algos[] = {HEARTH_ALGO_EXCHANGE,    HEARTH_ALGO_RING,    HEARTH_ALGO_TREE,
                                       HEARTH_ALGO_STAR,        HEARTH_ALGO_HALVING, HEARTH_ALGO_DIRECT,
                                       HEARTH_ALGO_HIERARCHICAL};
@@ -106,9 +105,8 @@ static void quitter_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_close_in_the_middle_of_ones_own_operation(void **state)
+TEST(test_close_in_the_middle_of_ones_own_operation)
 {
-    (void)state;
     for (int spin = 0; spin < 40; spin += 2) {
         struct fixture c;
         fixture_open(&c, 3, NULL);
@@ -141,9 +139,8 @@ static void ending_member(struct fixture *c, int rank, void *arg)
     close_own(c, rank);
 }
 
-static void test_members_close_after_a_barrier(void **state)
+TEST(test_members_close_after_a_barrier)
 {
-    (void)state;
     for (uint64_t i = 0; i < 400; i++) {
         struct fixture c;
         struct hearth_config config;
@@ -166,9 +163,8 @@ static void last_member(struct fixture *c, int rank, void *arg)
     close_own(c, rank);
 }
 
-static void test_close_after_every_kind_of_last_collective(void **state)
+TEST(test_close_after_every_kind_of_last_collective)
 {
-    (void)state;
     const size_t counts[] = {1, 3, 3000, 70000};
     int repeats = getenv("HEARTH_TEST_SOAK") ? 200 : 8;
     for (int i = 0; i < repeats * KIND_COUNT * ALGOS; i++) {
@@ -211,9 +207,8 @@ static void giving_member(struct fixture *c, int rank, void *arg)
         close_own(c, rank);
 }
 
-static void test_giver_closes_while_others_take(void **state)
+TEST(test_giver_closes_while_others_take)
 {
-    (void)state;
     const enum kind kinds[] = {BROADCAST, SCATTER, REDUCE, GATHER, SCAN};
     const size_t counts[] = {3000, 15000, 40000, 300000};
     uint64_t seed = 5;
@@ -253,9 +248,8 @@ static void count_run(void *arg, int status)
     h->runs++;
 }
 
-static void test_close_with_what_is_left(void **state)
+TEST(test_close_with_what_is_left)
 {
-    (void)state;
     enum { LEFT = 50 };
     for (int i = 0; i < 10; i++) {
         struct fixture c;
@@ -312,9 +306,8 @@ static void groups_member(struct fixture *c, int rank, void *arg)
     check(sum == 2, "rank %d: sum is %d", rank, sum);
 }
 
-static void test_groups_of_a_node_that_closed(void **state)
+TEST(test_groups_of_a_node_that_closed)
 {
-    (void)state;
     for (int i = 0; i < 10; i++) {
         struct fixture c;
         fixture_open(&c, 4, NULL);
@@ -325,9 +318,8 @@ static void test_groups_of_a_node_that_closed(void **state)
 
 /* ---- several nodes go ---- */
 
-static void test_nodes_close_one_after_the_other(void **state)
+TEST(test_nodes_close_one_after_the_other)
 {
-    (void)state;
     const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         struct fixture c;
@@ -355,9 +347,8 @@ static void all_at_once(struct fixture *c, int rank, void *arg)
     close_own(c, rank);
 }
 
-static void test_all_nodes_close_at_once(void **state)
+TEST(test_all_nodes_close_at_once)
 {
-    (void)state;
     for (int i = 0; i < 50; i++) {
         struct fixture c;
         fixture_open(&c, 2 + i % 4, NULL);
@@ -367,9 +358,8 @@ static void test_all_nodes_close_at_once(void **state)
 }
 
 /* Other clusters of the process do not notice. */
-static void test_clusters_side_by_side(void **state)
+TEST(test_clusters_side_by_side)
 {
-    (void)state;
     struct fixture a, b;
     fixture_open(&a, 3, NULL);
     fixture_open(&b, 2, NULL);
@@ -379,21 +369,4 @@ static void test_clusters_side_by_side(void **state)
     fixture_close(&a);
     fixture_works(&b);
     fixture_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_while_others_are_in_an_operation),
-        cmocka_unit_test(test_close_in_the_middle_of_ones_own_operation),
-        cmocka_unit_test(test_members_close_after_a_barrier),
-        cmocka_unit_test(test_close_after_every_kind_of_last_collective),
-        cmocka_unit_test(test_giver_closes_while_others_take),
-        cmocka_unit_test(test_close_with_what_is_left),
-        cmocka_unit_test(test_groups_of_a_node_that_closed),
-        cmocka_unit_test(test_nodes_close_one_after_the_other),
-        cmocka_unit_test(test_all_nodes_close_at_once),
-        cmocka_unit_test(test_clusters_side_by_side),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,21 +3,14 @@
  * lose a member, and go on. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <hearth.h>
 
 #include "cluster_nodes.h"
 #include "node/local.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define NODES_MAX  5
@@ -191,11 +184,10 @@ static void check_snapshot(hearth_node *node)
     assert_true(status.job_count >= 1 && strcmp(status.jobs[0].name, "sum") == 0);
 }
 
-static void test_form_and_sum(void **state)
+TEST(test_form_and_sum)
 {
     hearth_node *nodes[NODES_MAX];
     struct worker workers[NODES_MAX];
-    (void)state;
     watchdog(120, "form and sum");
     nodes_up(nodes, NODES_MAX, &ours_are);
     for (int i = 0; i < NODES_MAX; i++) {
@@ -248,13 +240,12 @@ static void *late_run(void *arg)
     return NULL;
 }
 
-static void test_closing_first_is_no_harm(void **state)
+TEST(test_closing_first_is_no_harm)
 {
     hearth_node *nodes[LATE_NODES];
     struct late late[LATE_NODES] = {0};
     pthread_t threads[LATE_NODES];
     _Atomic(int) closed = 0;
-    (void)state;
     watchdog(120, "closing first");
     nodes_up(nodes, LATE_NODES, &ours_are);
     for (int i = 0; i < LATE_NODES; i++) {
@@ -274,11 +265,10 @@ static void test_closing_first_is_no_harm(void **state)
     watchdog(0, NULL);
 }
 
-static void test_jobs_do_not_mix(void **state)
+TEST(test_jobs_do_not_mix)
 {
     hearth_node *nodes[NODES_MAX];
     struct worker workers[4];
-    (void)state;
     watchdog(120, "two jobs and an idle node");
     nodes_up(nodes, NODES_MAX, &ours_are); /* the last one is idle */
     for (int i = 0; i < 4; i++)
@@ -292,11 +282,10 @@ static void test_jobs_do_not_mix(void **state)
     watchdog(0, NULL);
 }
 
-static void test_reform(void **state)
+TEST(test_reform)
 {
     hearth_node *nodes[3];
     struct worker workers[3];
-    (void)state;
     watchdog(120, "a member leaves its group");
     nodes_up(nodes, 3, &ours_are);
     for (int i = 0; i < 3; i++) {
@@ -348,7 +337,7 @@ static void *form_pair(void *arg)
 
 /* A callback takes a lock of the program, and who holds that lock asks for the status: neither waits for the
  * other. */
-static void test_callback_when_a_group_ends(void **state)
+TEST(test_callback_when_a_group_ends)
 {
     hearth_node *nodes[2];
     hearth_group *groups[2];
@@ -358,7 +347,6 @@ static void test_callback_when_a_group_ends(void **state)
     struct notes notes = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct hearth_opts opts;
     float x = 1;
-    (void)state;
     watchdog(60, "a callback when a group ends");
     nodes_up(nodes, 2, &ours_are);
     for (int i = 0; i < 2; i++) {
@@ -389,10 +377,9 @@ static void test_callback_when_a_group_ends(void **state)
     watchdog(0, NULL);
 }
 
-static void test_two_clusters(void **state)
+TEST(test_two_clusters)
 {
     hearth_node *ours[2], *theirs;
-    (void)state;
     watchdog(120, "two clusters");
     nodes_up(ours, 2, &ours_are);
     node_up(&theirs, &theirs_are, port_of(ours[0]));
@@ -407,12 +394,11 @@ static void test_two_clusters(void **state)
     watchdog(0, NULL);
 }
 
-static void test_events(void **state)
+TEST(test_events)
 {
     hearth_node *nodes[2];
     struct hearth_event event = {.size = sizeof event};
     int joined = 0, left = 0;
-    (void)state;
     watchdog(120, "events");
     nodes_up(nodes, 2, &ours_are);
     hearth_node_close(nodes[1]);
@@ -427,13 +413,12 @@ static void test_events(void **state)
     watchdog(0, NULL);
 }
 
-static void test_bad_calls(void **state)
+TEST(test_bad_calls)
 {
     hearth_node *node, *alone;
     hearth_group *group;
     struct hearth_config config;
     struct hearth_event event = {0};
-    (void)state;
     node_up(&node, &ours_are, 0);
     check(hearth_group_form(node, "", 1, NULL, &group), HEARTH_INVALID, "no name");
     check(hearth_group_form(node, "a\nb", 1, NULL, &group), HEARTH_INVALID, "not printable");
@@ -460,19 +445,4 @@ static void test_bad_calls(void **state)
     hearth_node_close(alone);
     config.discover = "dns";
     check(hearth_node_open(&config, &alone), HEARTH_INVALID, "another way to discover");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_calls),
-        cmocka_unit_test(test_form_and_sum),
-        cmocka_unit_test(test_closing_first_is_no_harm),
-        cmocka_unit_test(test_jobs_do_not_mix),
-        cmocka_unit_test(test_reform),
-        cmocka_unit_test(test_two_clusters),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_callback_when_a_group_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

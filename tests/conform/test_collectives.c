@@ -117,9 +117,8 @@ static void all_algorithms(struct fixture *c, int size_index, uint64_t seed)
     }
 }
 
-static void test_every_algorithm_and_count(void **state)
+TEST(test_every_algorithm_and_count)
 {
-    (void)state;
     for (int s = 0; s < SIZES; s++) {
         struct fixture c;
         fixture_open(&c, sizes[s], NULL);
@@ -128,9 +127,8 @@ static void test_every_algorithm_and_count(void **state)
     }
 }
 
-static void test_every_algorithm_and_count_in_small_chunks(void **state)
+TEST(test_every_algorithm_and_count_in_small_chunks)
 {
-    (void)state;
     struct hearth_config config;
     config_small(&config);
     for (int s = 0; s < SIZES; s++) {
@@ -162,9 +160,8 @@ static void all_types(struct fixture *c, int size_index, uint64_t *seed)
     }
 }
 
-static void test_every_type_and_operation(void **state)
+TEST(test_every_type_and_operation)
 {
-    (void)state;
     uint64_t seed = 3;
     struct hearth_config config;
     config_small(&config);
@@ -176,9 +173,8 @@ static void test_every_type_and_operation(void **state)
     }
 }
 
-static void test_nothing_was_left_out(void **state)
+TEST(test_nothing_was_left_out)
 {
-    (void)state;
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         for (int i = 0; i < ALGOS * SIZES; i++)
             assert_true(algos_seen[kind][i / SIZES][i % SIZES]);
@@ -213,9 +209,8 @@ static void large(struct fixture *c, uint64_t *seed)
     }
 }
 
-static void test_large_buffers(void **state)
+TEST(test_large_buffers)
 {
-    (void)state;
     uint64_t seed = 4;
     struct fixture c;
     fixture_open(&c, 4, NULL);
@@ -223,9 +218,8 @@ static void test_large_buffers(void **state)
     fixture_close(&c);
 }
 
-static void test_large_buffers_in_small_chunks(void **state)
+TEST(test_large_buffers_in_small_chunks)
 {
-    (void)state;
     uint64_t seed = 5;
     struct fixture c;
     struct hearth_config config;
@@ -236,9 +230,8 @@ static void test_large_buffers_in_small_chunks(void **state)
 }
 
 /* The interface asks for no alignment. */
-static void test_buffers_at_odd_addresses(void **state)
+TEST(test_buffers_at_odd_addresses)
 {
-    (void)state;
     uint64_t seed = 6;
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -257,9 +250,8 @@ static void test_buffers_at_odd_addresses(void **state)
 }
 
 /* The config's algorithm is taken where the collective has it, and only there. */
-static void test_algorithm_of_the_config(void **state)
+TEST(test_algorithm_of_the_config)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int algo = 0; algo < ALGOS; algo++) {
         struct fixture c;
@@ -296,9 +288,8 @@ static void barrier_holds(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_barrier_waits_for_all(void **state)
+TEST(test_barrier_waits_for_all)
 {
-    (void)state;
     for (int s = 1; s < SIZES; s++) {
         struct fixture c;
         _Atomic(int) entered = 0;
@@ -340,9 +331,8 @@ static void same_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL, NULL), wanted);
 }
 
-static void test_same_names_who_differs(void **state)
+TEST(test_same_names_who_differs)
 {
-    (void)state;
     struct {
         int size;
         struct same same;
@@ -362,21 +352,4 @@ static void test_same_names_who_differs(void **state)
         fixture_run(&c, same_member, &cases[i].same);
         fixture_close(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_algorithm_and_count),
-        cmocka_unit_test(test_every_algorithm_and_count_in_small_chunks),
-        cmocka_unit_test(test_every_type_and_operation),
-        cmocka_unit_test(test_nothing_was_left_out),
-        cmocka_unit_test(test_large_buffers),
-        cmocka_unit_test(test_large_buffers_in_small_chunks),
-        cmocka_unit_test(test_buffers_at_odd_addresses),
-        cmocka_unit_test(test_algorithm_of_the_config),
-        cmocka_unit_test(test_barrier_waits_for_all),
-        cmocka_unit_test(test_same_names_who_differs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

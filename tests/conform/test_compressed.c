@@ -55,9 +55,8 @@ static void run_steps(struct fixture *c, struct mass *m, int steps)
     mass_close(m, c->size);
 }
 
-static void test_same_bits_and_nothing_lost(void **state)
+TEST(test_same_bits_and_nothing_lost)
 {
-    (void)state;
     static const size_t counts[] = {25, 1000, 4100, 100000};
     for (int size = 2; size <= 5; size++) {
         struct fixture c;
@@ -78,9 +77,8 @@ static void test_same_bits_and_nothing_lost(void **state)
     }
 }
 
-static void test_types(void **state)
+TEST(test_types)
 {
-    (void)state;
     static const enum hearth_dtype types[] = {HEARTH_F64, HEARTH_F16, HEARTH_BF16};
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -97,9 +95,8 @@ static void test_types(void **state)
     fixture_close(&c);
 }
 
-static void test_algos(void **state)
+TEST(test_algos)
 {
-    (void)state;
     static const enum hearth_algo algos[] = {HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE};
     struct hearth_config config;
     config_small(&config);
@@ -121,9 +118,8 @@ static void test_algos(void **state)
     fixture_close(&c);
 }
 
-static void test_weights(void **state)
+TEST(test_weights)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
@@ -155,9 +151,8 @@ static void known_open(struct fixture *c, int size, const int *host, uint32_t th
         c->world[i] = hearth_node_world(c->nodes[i]);
 }
 
-static void test_two_levels(void **state)
+TEST(test_two_levels)
 {
-    (void)state;
     static const int host[] = {0, 1, 0, 1, 2};
     struct fixture c;
     known_open(&c, 5, host, 1);
@@ -178,9 +173,8 @@ static void test_two_levels(void **state)
 
 /* ---- without feedback ---- */
 
-static void test_randomk_is_right_on_average(void **state)
+TEST(test_randomk_is_right_on_average)
 {
-    (void)state;
     enum { COUNT = 2000, STEPS = 400 };
     struct fixture c;
     static double sum[COUNT];
@@ -224,9 +218,8 @@ static void poison_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_poison_changes_nothing(void **state)
+TEST(test_poison_changes_nothing)
 {
-    (void)state;
     static const double poison[] = {NAN, INFINITY, -INFINITY};
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -262,9 +255,8 @@ static void overflow_member(struct fixture *c, int rank, void *arg)
     check_status(mass_step(c, arg, rank), HEARTH_POISONED);
 }
 
-static void test_sum_beyond_f32(void **state)
+TEST(test_sum_beyond_f32)
 {
-    (void)state;
     static const enum hearth_algo algos[] = {HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE, HEARTH_ALGO_AUTO};
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -325,9 +317,8 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
           "%s: rank %d: the residual has changed", m->codec, rank);
 }
 
-static void test_cancel_changes_nothing(void **state)
+TEST(test_cancel_changes_nothing)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < (under_tsan() ? 1 : 3) * CODEC_COUNT; k++) {
@@ -372,9 +363,8 @@ static void settings_diff_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_members_that_disagree(void **state)
+TEST(test_members_that_disagree)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (int which = 0; which < 3; which++) {
@@ -398,9 +388,8 @@ static void other_call_member(struct fixture *c, int rank, void *arg)
         check_text(text, "all_reduce_compressed");
 }
 
-static void test_another_call(void **state)
+TEST(test_another_call)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, other_call_member, NULL);
@@ -432,9 +421,8 @@ static void many_member(struct fixture *c, int rank, void *arg)
         hearth_request_close(requests[t]);
 }
 
-static void test_many_in_any_order(void **state)
+TEST(test_many_in_any_order)
 {
-    (void)state;
     static const char *const names[TENSORS] = {"int8",         "topk:0.01",           "bf16",
                                                "randomk:0.05", "powersgd:2,rows=100", "topk:0.02,chunk=4096"};
     struct mass all[TENSORS];
@@ -466,9 +454,8 @@ static void test_many_in_any_order(void **state)
 /* ---- threads ---- */
 
 /* The bits do not depend on how many threads compress. */
-static void test_threads_change_no_bit(void **state)
+TEST(test_threads_change_no_bit)
 {
-    (void)state;
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         uint64_t hash[2];
         for (uint32_t threads = 1; threads <= 2; threads++) {
@@ -495,9 +482,8 @@ static void test_threads_change_no_bit(void **state)
 
 /* ---- arguments ---- */
 
-static void test_bad_arguments(void **state)
+TEST(test_bad_arguments)
 {
-    (void)state;
     struct fixture c;
     float x[16] = {0};
     fixture_open(&c, 2, NULL);
@@ -550,9 +536,8 @@ static void limit_member(struct fixture *c, int rank, void *arg)
     check_text(hearth_error_text(), "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES");
 }
 
-static void test_guard(void **state)
+TEST(test_guard)
 {
-    (void)state;
     struct hearth_config config;
     struct fixture c;
     hearth_config_init(&config);
@@ -565,9 +550,8 @@ static void test_guard(void **state)
     fixture_close(&c);
 }
 
-static void test_alone_and_empty(void **state)
+TEST(test_alone_and_empty)
 {
-    (void)state;
     struct fixture c;
     float x[4] = {1, NAN, 3, 4}, e[4] = {5, 6, 7, 8}, x_before[4], e_before[4];
     hearth_request *request;
@@ -595,9 +579,8 @@ static void test_alone_and_empty(void **state)
 
 /* ---- closing in the middle ---- */
 
-static void test_close_in_flight(void **state)
+TEST(test_close_in_flight)
 {
-    (void)state;
     for (int i = 0; i < 10; i++) {
         struct fixture c;
         hearth_request *requests[2];
@@ -637,36 +620,10 @@ static void splits_after_compressed(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_splits_after_compressed(void **state)
+TEST(test_splits_after_compressed)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, splits_after_compressed, NULL);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits_and_nothing_lost),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_algos),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_two_levels),
-        cmocka_unit_test(test_randomk_is_right_on_average),
-        cmocka_unit_test(test_poison_changes_nothing),
-        cmocka_unit_test(test_sum_beyond_f32),
-        cmocka_unit_test(test_cancel_changes_nothing),
-        cmocka_unit_test(test_members_that_disagree),
-        cmocka_unit_test(test_another_call),
-        cmocka_unit_test(test_many_in_any_order),
-        cmocka_unit_test(test_threads_change_no_bit),
-        cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_guard),
-        cmocka_unit_test(test_alone_and_empty),
-        cmocka_unit_test(test_close_in_flight),
-        cmocka_unit_test(test_splits_after_compressed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

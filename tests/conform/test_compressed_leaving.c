@@ -138,31 +138,18 @@ static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
     }
 }
 
-static void test_two_levels(void **state)
+TEST(test_two_levels)
 {
-    (void)state;
     leave(HEARTH_ALGO_HIERARCHICAL, repeat_count(25), member);
 }
 
-static void test_one_level(void **state)
+TEST(test_one_level)
 {
-    (void)state;
     leave(HEARTH_ALGO_AUTO, repeat_count(10), member);
 }
 
-static void test_who_has_cancelled(void **state)
+TEST(test_who_has_cancelled)
 {
-    (void)state;
     leave(HEARTH_ALGO_HIERARCHICAL, repeat_count(15), cancelling_member);
     leave(HEARTH_ALGO_AUTO, repeat_count(15), cancelling_member);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_levels),
-        cmocka_unit_test(test_one_level),
-        cmocka_unit_test(test_who_has_cancelled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

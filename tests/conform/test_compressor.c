@@ -128,9 +128,8 @@ static void closed_late(hearth_group *world)
     hearth_compressor_close(compressor);
 }
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
-    (void)state;
     struct fixture c;
     hearth_compressor *compressor = NULL;
     fixture_open(&c, 1, NULL);
@@ -191,9 +190,8 @@ static void counting_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-static void test_counting(void **state)
+TEST(test_counting)
 {
-    (void)state;
     struct fixture c;
     static char codecs[][24] = {"topk:0.01", "topk:0.01,chunk=1024", "randomk:0.1", "powersgd:3", "int8"};
     fixture_open(&c, 2, NULL);
@@ -251,9 +249,8 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-static void test_explaining(void **state)
+TEST(test_explaining)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, explaining_member, NULL);
@@ -305,9 +302,8 @@ static void flying_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-static void test_in_flight(void **state)
+TEST(test_in_flight)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, flying_member, NULL);
@@ -357,9 +353,8 @@ static void closing_member(struct fixture *c, int rank, void *arg)
     free(data);
 }
 
-static void test_close_cancels(void **state)
+TEST(test_close_cancels)
 {
-    (void)state;
     static char codecs[][16] = {"topk:0.05", "int8", "none"};
     for (int i = 0; i < 3; i++) {
         struct fixture c;
@@ -427,9 +422,8 @@ static void chain_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(chain.compressor);
 }
 
-static void test_callbacks(void **state)
+TEST(test_callbacks)
 {
-    (void)state;
     for (int size = 1; size <= 3; size++) {
         struct fixture c;
         uint64_t hash[MEMBERS_MAX];
@@ -491,9 +485,8 @@ static void weaving_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
-    (void)state;
     struct fixture c;
     uint64_t hash[MEMBERS_MAX][THREADS];
     fixture_open(&c, 3, NULL);
@@ -503,16 +496,4 @@ static void test_threads(void **state)
         check(hash[i / THREADS][i % THREADS] == hash[0][i % THREADS], "thread %d of rank %d differs",
               i % THREADS, i / THREADS);
     checks_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arguments),     cmocka_unit_test(test_counting),
-        cmocka_unit_test(test_explaining),    cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_close_cancels), cmocka_unit_test(test_callbacks),
-        cmocka_unit_test(test_threads),
-
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,9 +82,8 @@ static void many_member(struct fixture *c, int rank, void *arg)
     many_free(m);
 }
 
-static void test_two_hundred_at_once(void **state)
+TEST(test_two_hundred_at_once)
 {
-    (void)state;
     for (int size = 1; size <= 4; size++) {
         struct fixture c;
         struct hearth_config config;
@@ -158,9 +157,8 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
         hearth_group_close(group);
 }
 
-static void test_many_end_badly_at_once(void **state)
+TEST(test_many_end_badly_at_once)
 {
-    (void)state;
     for (int way = 0; way < BY_NODE_CLOSE; way++) {
         for (int late = 0; late <= 1; late++) {
             struct fixture c;
@@ -195,9 +193,8 @@ static void lost_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_many_lose_the_same_peer(void **state)
+TEST(test_many_lose_the_same_peer)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct fixture c;
         fixture_open(&c, 3, NULL);
@@ -262,9 +259,8 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     check(b.runs == 0, "the callback of a call that was refused has run");
 }
 
-static void test_callbacks_run_once(void **state)
+TEST(test_callbacks_run_once)
 {
-    (void)state;
     for (int size = 2; size <= 4; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -319,9 +315,8 @@ static void chain_member(struct fixture *c, int rank, void *arg)
     free(chain.requests);
 }
 
-static void test_callbacks_start_operations(void **state)
+TEST(test_callbacks_start_operations)
 {
-    (void)state;
     for (int size = 1; size <= 4; size++) {
         struct fixture c;
         int links = 500;
@@ -333,9 +328,8 @@ static void test_callbacks_start_operations(void **state)
 }
 
 /* With one member each operation is over at once: the chain must not go down the stack. */
-static void test_a_long_chain_of_one(void **state)
+TEST(test_a_long_chain_of_one)
 {
-    (void)state;
     struct fixture c;
     int links = 100000;
     fixture_open(&c, 1, NULL);
@@ -391,9 +385,8 @@ static void limit_member(struct fixture *c, int rank, void *arg)
         check(x[i] == c->size, "rank %d: sum %d is %d", rank, i, x[i]);
 }
 
-static void test_operations_in_flight_are_limited(void **state)
+TEST(test_operations_in_flight_are_limited)
 {
-    (void)state;
     struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
@@ -433,9 +426,8 @@ static void far_ahead(struct fixture *c, int rank, void *arg)
     free(all);
 }
 
-static void test_one_member_far_ahead(void **state)
+TEST(test_one_member_far_ahead)
 {
-    (void)state;
     size_t counts[] = {1, 20000};
     for (int i = 0; i < 2; i++) {
         struct fixture c;
@@ -466,9 +458,8 @@ static void memory_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_memory_is_limited(void **state)
+TEST(test_memory_is_limited)
 {
-    (void)state;
     struct fixture c;
     struct hearth_config config;
     size_t count = 3u << 20;
@@ -529,9 +520,8 @@ static void threads_member(struct fixture *c, int rank, void *arg)
         pthread_join(threads[i], NULL);
 }
 
-static void test_threads_of_one_node(void **state)
+TEST(test_threads_of_one_node)
 {
-    (void)state;
     for (int count = 2; count <= 3; count++) {
         struct fixture c;
         fixture_open(&c, 3, NULL);
@@ -566,30 +556,11 @@ static void shared_member(struct fixture *c, int rank, void *arg)
     hearth_request_close(request);
 }
 
-static void test_two_threads_wait_for_one_request(void **state)
+TEST(test_two_threads_wait_for_one_request)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     for (int i = 0; i < 100; i++)
         fixture_run(&c, shared_member, NULL);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_hundred_at_once),
-        cmocka_unit_test(test_many_end_badly_at_once),
-        cmocka_unit_test(test_many_lose_the_same_peer),
-        cmocka_unit_test(test_callbacks_run_once),
-        cmocka_unit_test(test_callbacks_start_operations),
-        cmocka_unit_test(test_a_long_chain_of_one),
-        cmocka_unit_test(test_operations_in_flight_are_limited),
-        cmocka_unit_test(test_one_member_far_ahead),
-        cmocka_unit_test(test_memory_is_limited),
-        cmocka_unit_test(test_threads_of_one_node),
-        cmocka_unit_test(test_two_threads_wait_for_one_request),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

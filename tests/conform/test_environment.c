@@ -73,9 +73,8 @@ struct good {
     uint64_t field;
 };
 
-static void test_good_values(void **state)
+TEST_WITH(test_good_values, clear_environment, NULL)
 {
-    (void)state;
     const struct good cases[] = {
         {0, "1", 1},
         {0, "60000", 60000},
@@ -161,9 +160,8 @@ static void bad(int name, const char *value)
     check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", names[name], value);
 }
 
-static void test_bad_values(void **state)
+TEST_WITH(test_bad_values, clear_environment, NULL)
 {
-    (void)state;
     /* no numbers, or not only; for those that take one */
     const char *const words[] = {"",
                                  " ",
@@ -225,9 +223,8 @@ static void test_bad_values(void **state)
     checks_end();
 }
 
-static void test_all_at_once_and_none(void **state)
+TEST_WITH(test_all_at_once_and_none, clear_environment, NULL)
 {
-    (void)state;
     struct hearth_config config, plain;
     hearth_config_init(&config);
     plain = config;
@@ -251,9 +248,8 @@ static void test_all_at_once_and_none(void **state)
 }
 
 /* Opening does not look at the environment. */
-static void test_only_config_env_reads_it(void **state)
+TEST_WITH(test_only_config_env_reads_it, clear_environment, clear_environment)
 {
-    (void)state;
     struct fixture c;
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], "nonsense", 1);
@@ -263,7 +259,7 @@ static void test_only_config_env_reads_it(void **state)
 }
 
 /* Where key and secret are kept. */
-static void test_folder(void **state)
+TEST_WITH(test_folder, clear_environment, clear_environment)
 {
     static const struct {
         const char *config, *home, *folder;
@@ -276,7 +272,6 @@ static void test_folder(void **state)
     };
     char home[400];
     struct hearth_config config;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         clear_environment(NULL);
         if (cases[i].config)
@@ -300,16 +295,4 @@ static void test_folder(void **state)
     check_status(hearth_config_env(&config), HEARTH_INVALID);
     check(strstr(hearth_error_text(), "HOME"), "\"%s\" does not say which", hearth_error_text());
     checks_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_good_values, clear_environment),
-        cmocka_unit_test_setup(test_bad_values, clear_environment),
-        cmocka_unit_test_setup(test_all_at_once_and_none, clear_environment),
-        cmocka_unit_test_setup_teardown(test_folder, clear_environment, clear_environment),
-        cmocka_unit_test_setup_teardown(test_only_config_env_reads_it, clear_environment, clear_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,9 +112,8 @@ static void expect_others_plain(const struct hearth_config *c, int number, int s
         check(i == string || same(string_field(c, i), string_field(&plain, i)), "%s changed", strings[i]);
 }
 
-static void test_numbers(void **state)
+TEST_WITH(test_numbers, clear_environment, NULL)
 {
-    (void)state;
     for (int i = 0; i < NUMBERS; i++) {
         for (int high = 0; high < 2; high++) {
             struct hearth_config config;
@@ -133,9 +132,8 @@ static void test_numbers(void **state)
     checks_end();
 }
 
-static void test_bad_numbers(void **state)
+TEST_WITH(test_bad_numbers, clear_environment, NULL)
 {
-    (void)state;
     for (int i = 0; i < NUMBERS; i++) {
         const char *const bad[] = {
             numbers[i].below, numbers[i].above, "", " ", "x", "1x", "+1", "1K", "0x1", "18446744073709551617",
@@ -161,9 +159,8 @@ static void test_bad_numbers(void **state)
     checks_end();
 }
 
-static void test_strings(void **state)
+TEST_WITH(test_strings, clear_environment, NULL)
 {
-    (void)state;
     for (int i = 0; i < STRINGS - WORDS; i++) {
         struct hearth_config config;
         clear_environment(NULL);
@@ -176,10 +173,9 @@ static void test_strings(void **state)
     checks_end();
 }
 
-static void test_no_helper(void **state)
+TEST_WITH(test_no_helper, clear_environment, NULL)
 {
     struct hearth_config config;
-    (void)state;
     setenv("HEARTH_MDNS", "", 1); /* is another thing than not to be set */
     hearth_config_init(&config);
     check_status(hearth_config_env(&config), HEARTH_OK);
@@ -218,12 +214,11 @@ static void bad_word(int i, const char *word, const char *help)
     check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", strings[i], word);
 }
 
-static void test_words(void **state)
+TEST_WITH(test_words, clear_environment, NULL)
 {
     const int discover = STRINGS - 2, health = STRINGS - 1;
     const char *const bad[] = {
         "", " ", "mdns ", "Mdns", "MDNS", "on", "1", "default,low-latency", "low_latency", "some text"};
-    (void)state;
     good_word(discover, "mdns");
     good_word(discover, "off");
     good_word(health, "default");
@@ -239,10 +234,9 @@ static void test_words(void **state)
 }
 
 /* What the environment may not say, the program may not either. */
-static void test_bad_fields(void **state)
+TEST_WITH(test_bad_fields, clear_environment, NULL)
 {
     static const char *const texts[] = {"discover", "health", "health", "form_timeout_ms", "roles"};
-    (void)state;
     for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++) {
         hearth_node *node = NULL;
         struct hearth_config config;
@@ -275,9 +269,8 @@ struct mixed {
     const char *launcher;
 };
 
-static void test_launcher_fills_in_what_is_open(void **state)
+TEST_WITH(test_launcher_fills_in_what_is_open, clear_environment, NULL)
 {
-    (void)state;
     const struct mixed cases[] = {
         {{{NULL}}, 2, 4, "127.0.0.1:29501"},
         {{{"HEARTH_RANK", "1"}}, 1, 4, "127.0.0.1:29501"},
@@ -303,9 +296,8 @@ static void test_launcher_fills_in_what_is_open(void **state)
 }
 
 /* What the program has set counts as said. */
-static void test_launcher_comes_after_the_program(void **state)
+TEST_WITH(test_launcher_comes_after_the_program, clear_environment, NULL)
 {
-    (void)state;
     struct hearth_config config;
     set_torchrun();
     hearth_config_init(&config);
@@ -318,9 +310,8 @@ static void test_launcher_comes_after_the_program(void **state)
     checks_end();
 }
 
-static void test_bad_launchers(void **state)
+TEST_WITH(test_bad_launchers, clear_environment, NULL)
 {
-    (void)state;
     struct hearth_config config, before;
     set_torchrun();
     setenv("RANK", "four", 1);
@@ -336,20 +327,4 @@ static void test_bad_launchers(void **state)
     setenv("HEARTH_RANK", "1", 1);
     check_status(hearth_config_env(&config), HEARTH_OK);
     checks_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_numbers, clear_environment),
-        cmocka_unit_test_setup(test_bad_numbers, clear_environment),
-        cmocka_unit_test_setup(test_strings, clear_environment),
-        cmocka_unit_test_setup(test_no_helper, clear_environment),
-        cmocka_unit_test_setup(test_words, clear_environment),
-        cmocka_unit_test_setup(test_bad_fields, clear_environment),
-        cmocka_unit_test_setup(test_launcher_fills_in_what_is_open, clear_environment),
-        cmocka_unit_test_setup(test_launcher_comes_after_the_program, clear_environment),
-        cmocka_unit_test_setup(test_bad_launchers, clear_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,32 +167,19 @@ static void compare(const char *what, draw_fn *fn, double times)
     assert_true(ring[1] >= times * owners[1]);
 }
 
-static void test_gaussian(void **state)
+TEST(test_gaussian)
 {
-    (void)state;
     compare("gaussian", draw_normal, 2);
 }
 
 /* A sum of many has thinner tails than what it is made of, so rounding it costs less: the ring gains by
  * that. */
-static void test_heavy_tails(void **state)
+TEST(test_heavy_tails)
 {
-    (void)state;
     compare("heavy tails", draw_heavy, 1.5);
 }
 
-static void test_common_direction(void **state)
+TEST(test_common_direction)
 {
-    (void)state;
     compare("common direction", draw_shared, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gaussian),
-        cmocka_unit_test(test_heavy_tails),
-        cmocka_unit_test(test_common_direction),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

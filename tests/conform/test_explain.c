@@ -134,9 +134,8 @@ static void compare(struct fixture *c, struct task *task)
     checks_end();
 }
 
-static void test_what_is_said_is_sent(void **state)
+TEST(test_what_is_said_is_sent)
 {
-    (void)state;
     for (int i = 0; i < MEMBERS_MAX; i++)
         gradient[i] = must_alloc(COUNT_MAX * sizeof **gradient);
     for (size_t s = 0; s < LEN(sizes); s++) {
@@ -150,10 +149,4 @@ static void test_what_is_said_is_sent(void **state)
     }
     for (int i = 0; i < MEMBERS_MAX; i++)
         free(gradient[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_said_is_sent)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

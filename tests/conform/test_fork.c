@@ -149,9 +149,8 @@ static void split_all(struct fixture *c, int rank, void *arg)
     check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]), HEARTH_OK);
 }
 
-static void test_fork_while_operations_run(void **state)
+TEST(test_fork_while_operations_run)
 {
-    (void)state;
     if (under_tsan()) {
         print_message("skipped: the thread sanitizer cannot follow threads into a forked child\n");
         skip();
@@ -173,9 +172,8 @@ static void test_fork_while_operations_run(void **state)
 }
 
 /* A quiet fork, without anything running. */
-static void test_fork_at_rest(void **state)
+TEST(test_fork_at_rest)
 {
-    (void)state;
     if (under_tsan()) {
         print_message("skipped: the thread sanitizer cannot follow threads into a forked child\n");
         skip();
@@ -197,13 +195,4 @@ static void test_fork_at_rest(void **state)
         hearth_request_close(f.requests[i]);
     fixture_works(&c);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fork_at_rest),
-        cmocka_unit_test(test_fork_while_operations_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,10 @@
 /* hearth_node_interrupt: whoever waits for others is let go, wherever it waits; nobody else is. */
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "cluster_nodes.h"
 #include "node/cluster_groups.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "transport/quic.h"
 
@@ -169,12 +162,11 @@ static void sitter_rise(struct sitter *s)
 
 /* ---- tests ---- */
 
-static void test_form_alone(void **state)
+TEST(test_form_alone)
 {
     hearth_node *node;
     hearth_group *group;
     struct waiter waiter;
-    (void)state;
     watchdog(HANG_S, "a form for two, alone");
     node_up(&node, &plain, 0);
     waiter_start(&waiter, node, WAIT_FORM, 2);
@@ -186,11 +178,10 @@ static void test_form_alone(void **state)
     watchdog(0, NULL);
 }
 
-static void test_every_wait(void **state)
+TEST(test_every_wait)
 {
     hearth_node *node;
     struct waiter waiters[3];
-    (void)state;
     watchdog(HANG_S, "all that wait at once");
     node_up(&node, &plain, 0);
     waiter_start(&waiters[0], node, WAIT_FORM, 2);
@@ -202,12 +193,11 @@ static void test_every_wait(void **state)
     watchdog(0, NULL);
 }
 
-static void test_nothing_waits(void **state)
+TEST(test_nothing_waits)
 {
     hearth_node *node;
     hearth_group *group;
     struct hearth_event event = {.size = sizeof event};
-    (void)state;
     node_up(&node, &plain, 0);
     check(hearth_node_interrupt(node), HEARTH_OK, "interrupt");
     check(hearth_node_wait_for_peers(node, 1, 20), HEARTH_TIMEOUT, "the next wait for peers");
@@ -219,11 +209,10 @@ static void test_nothing_waits(void **state)
     hearth_node_close(node);
 }
 
-static void test_bad_calls(void **state)
+TEST(test_bad_calls)
 {
     hearth_node *alone;
     struct hearth_config config;
-    (void)state;
     check(hearth_node_interrupt(NULL), HEARTH_INVALID, "no node");
     hearth_config_init(&config);
     config.discover = "off";
@@ -233,11 +222,10 @@ static void test_bad_calls(void **state)
 }
 
 /* The leader forgets the request, and the others go on to wait. */
-static void test_others_wait_on(void **state)
+TEST(test_others_wait_on)
 {
     hearth_node *nodes[4];
     struct waiter waiters[4];
-    (void)state;
     watchdog(HANG_S, "others that wait");
     nodes_up(nodes, 4, &plain);
     for (int i = 0; i < 2; i++)
@@ -279,28 +267,25 @@ static void joining_is_interrupted(const char *transport, bool meshed)
     watchdog(0, NULL);
 }
 
-static void test_joining(void **state)
+TEST(test_joining)
 {
-    (void)state;
     joining_is_interrupted("auto", false); /* in the mesh */
     joining_is_interrupted("auto", true);  /* handing over memory */
     joining_is_interrupted("tcp", true);   /* in the first collective */
 }
 
-static void test_joining_quic(void **state)
+TEST(test_joining_quic)
 {
-    (void)state;
     if (!quic_built())
         skip();
     joining_is_interrupted("quic", true);
 }
 
 /* One of three is interrupted while it joins: the others form again, and it can come back. */
-static void test_others_form_again(void **state)
+TEST(test_others_form_again)
 {
     hearth_node *nodes[3];
     struct waiter waiters[3];
-    (void)state;
     watchdog(HANG_S, "others that were formed with it");
     nodes_up(nodes, 3, &(struct cluster_nodes_setup){.transport = "auto"});
     struct sitter sitter = {.node = nodes[2]};
@@ -320,15 +305,4 @@ static void test_others_form_again(void **state)
     }
     nodes_down(nodes, 3);
     watchdog(0, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_calls),      cmocka_unit_test(test_form_alone),
-        cmocka_unit_test(test_every_wait),     cmocka_unit_test(test_nothing_waits),
-        cmocka_unit_test(test_others_wait_on), cmocka_unit_test(test_joining),
-        cmocka_unit_test(test_joining_quic),   cmocka_unit_test(test_others_form_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,11 +47,10 @@ static void compress(struct fixture *c, int rank, void *arg)
     check(value_of(node, "hearth_compression_ratio") > 1, "nothing was gained");
 }
 
-static void test_compression(void **state)
+TEST(test_compression)
 {
     static char codecs[][24] = {"int8", "topk:0.01", "randomk:0.05", "powersgd:2,rows=250"};
     struct fixture c;
-    (void)state;
     fixture_open(&c, 4, NULL);
     assert_true(value_of(c.nodes[0], "hearth_compression_ratio") == 1);
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
@@ -67,11 +66,10 @@ static void plain(struct fixture *c, int rank, void *arg)
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
 }
 
-static void test_operations_and_links(void **state)
+TEST(test_operations_and_links)
 {
     struct fixture c;
     float x = 0;
-    (void)state;
     fixture_open(&c, 3, NULL);
     double up = value_of(c.nodes[0], "hearth_uptime_seconds");
     fixture_run(&c, plain, NULL);
@@ -92,13 +90,4 @@ static void test_operations_and_links(void **state)
     assert_true(status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN);
     assert_true(value_of(c.nodes[0], "hearth_connection_errors_total") == 0); /* it said goodbye */
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compression),
-        cmocka_unit_test(test_operations_and_links),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,21 +139,18 @@ static void run_differences(int size, const struct hearth_config *config)
     fixture_close(&c);
 }
 
-static void test_two_members_disagree(void **state)
+TEST(test_two_members_disagree)
 {
-    (void)state;
     run_differences(2, NULL);
 }
 
-static void test_one_of_four_disagrees(void **state)
+TEST(test_one_of_four_disagrees)
 {
-    (void)state;
     run_differences(4, NULL);
 }
 
-static void test_one_of_three_disagrees_in_small_chunks(void **state)
+TEST(test_one_of_three_disagrees_in_small_chunks)
 {
-    (void)state;
     struct hearth_config config;
     config_small(&config);
     run_differences(3, &config);
@@ -169,9 +166,8 @@ static void codec_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, &opts), HEARTH_OK);
 }
 
-static void test_codec_none_is_no_codec(void **state)
+TEST(test_codec_none_is_no_codec)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, codec_member, NULL);
@@ -192,9 +188,8 @@ static void may_differ(struct fixture *c, int rank, void *arg)
     check(*target == 3, "rank %d has %g", rank, (double)*target);
 }
 
-static void test_what_may_differ(void **state)
+TEST(test_what_may_differ)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, may_differ, NULL);
@@ -229,9 +224,8 @@ static void early_root_member(struct fixture *c, int rank, void *arg)
     check_status(status, HEARTH_MISMATCH);
 }
 
-static void test_root_that_had_returned_hears_from_a_later_call(void **state)
+TEST(test_root_that_had_returned_hears_from_a_later_call)
 {
-    (void)state;
     for (int size = 2; size <= 4; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -271,9 +265,8 @@ static void arbiter_member(struct fixture *c, int rank, void *arg)
     (void)round;
 }
 
-static void test_next_call_of_the_arbiter_has_the_news(void **state)
+TEST(test_next_call_of_the_arbiter_has_the_news)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     for (int i = 0; i < 20; i++)
@@ -295,9 +288,8 @@ static uint64_t memory_after(struct fixture *c, struct difference *list, int rou
     return cluster_memory(c);
 }
 
-static void test_fifty_times_without_growth(void **state)
+TEST(test_fifty_times_without_growth)
 {
-    (void)state;
     static struct difference list[DIFFERENCES];
     struct fixture c;
     fixture_open(&c, 4, NULL);
@@ -336,9 +328,8 @@ static void late_member(struct fixture *c, int rank, void *arg)
     free(y);
 }
 
-static void test_members_that_post_after_the_verdict(void **state)
+TEST(test_members_that_post_after_the_verdict)
 {
-    (void)state;
     static char text[MEMBERS_MAX][TEXT_MAX];
     struct fixture c;
     uint64_t before = 0;
@@ -387,30 +378,12 @@ static void other_tags(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_other_tags_go_on(void **state)
+TEST(test_other_tags_go_on)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     for (int i = 0; i < 10; i++)
         fixture_run(&c, other_tags, NULL);
     fixture_works(&c);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_members_disagree),
-        cmocka_unit_test(test_one_of_four_disagrees),
-        cmocka_unit_test(test_one_of_three_disagrees_in_small_chunks),
-        cmocka_unit_test(test_codec_none_is_no_codec),
-        cmocka_unit_test(test_what_may_differ),
-        cmocka_unit_test(test_root_that_had_returned_hears_from_a_later_call),
-        cmocka_unit_test(test_next_call_of_the_arbiter_has_the_news),
-        cmocka_unit_test(test_fifty_times_without_growth),
-        cmocka_unit_test(test_members_that_post_after_the_verdict),
-        cmocka_unit_test(test_other_tags_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,9 +31,8 @@ static void constant_member(struct fixture *c, int rank, void *arg)
               get_number(k->dtype, y, i));
 }
 
-static void test_allreduce(void **state)
+TEST(test_allreduce)
 {
-    (void)state;
     const struct constant cases[] = {
         {HEARTH_F32, HEARTH_OP_SUM, 2, 4, 1, 3},  {HEARTH_F32, HEARTH_OP_SUM, 3, 6, 1, 6},
         {HEARTH_I32, HEARTH_OP_SUM, 4, 8, 1, 10}, {HEARTH_F32, HEARTH_OP_MIN, 3, 4, 1, 1},
@@ -66,9 +65,8 @@ static void uneven_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_allreduce_uneven_count(void **state)
+TEST(test_allreduce_uneven_count)
 {
-    (void)state;
     size_t counts[] = {7, 6, 5};
     int sizes[] = {3, 3, 4};
     for (int i = 0; i < 3; i++) {
@@ -92,9 +90,8 @@ static void run_kind(enum kind kind, int size, int root, enum hearth_dtype dtype
     fixture_close(&c);
 }
 
-static void test_broadcast_gather_scatter_exchange(void **state)
+TEST(test_broadcast_gather_scatter_exchange)
 {
-    (void)state;
     run_kind(BROADCAST, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
     run_kind(BROADCAST, 3, 2, HEARTH_F32, HEARTH_OP_SUM);
     run_kind(BROADCAST, 5, 0, HEARTH_I32, HEARTH_OP_SUM);
@@ -130,9 +127,8 @@ static void scan_member(struct fixture *c, int rank, void *arg)
     check(y == products[rank], "rank %d: exclusive product gives %g", rank, (double)y);
 }
 
-static void test_scan(void **state)
+TEST(test_scan)
 {
-    (void)state;
     for (int size = 3; size <= 4; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -162,9 +158,8 @@ static void pairs_member(struct fixture *c, int rank, void *arg)
     hearth_group_close(pair);
 }
 
-static void test_two_concurrent_allreduces_and_split(void **state)
+TEST(test_two_concurrent_allreduces_and_split)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     fixture_run(&c, pairs_member, NULL);
@@ -223,9 +218,8 @@ static void run_large(int size, size_t bytes)
 }
 
 /* W6: segments cut in bytes, offset and length floored: elements skipped without an error. */
-static void test_w6_no_element_is_skipped(void **state)
+TEST(test_w6_no_element_is_skipped)
 {
-    (void)state;
     run_large(2, 10u << 20);
     run_large(2, 25u << 20);
     run_large(4, 100u << 20);
@@ -233,9 +227,8 @@ static void test_w6_no_element_is_skipped(void **state)
 }
 
 /* W7: each rank computed its own number of segments: 2,097,153 f32 on 4 ranks. */
-static void test_w7_ranks_agree_on_segments(void **state)
+TEST(test_w7_ranks_agree_on_segments)
 {
-    (void)state;
     run_large(4, UINT32_C(2097153) * 4);
     run_large(4, UINT32_C(2097151) * 4);
     run_large(3, UINT32_C(2097153) * 4);
@@ -261,9 +254,8 @@ static void tag_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_w8_operation_65536(void **state)
+TEST(test_w8_operation_65536)
 {
-    (void)state;
     struct fixture c;
     struct hearth_config config;
     config_small(&config);
@@ -300,9 +292,8 @@ static void scatter_gather_member(struct fixture *c, int rank, void *arg)
     free(again);
 }
 
-static void test_w4_rank_i_gets_chunk_i(void **state)
+TEST(test_w4_rank_i_gets_chunk_i)
 {
-    (void)state;
     enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_DIRECT};
     for (int size = 1; size <= 8; size++) {
         struct fixture c;
@@ -336,9 +327,8 @@ static void places_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_w10_w11_one_result_at_every_place(void **state)
+TEST(test_w10_w11_one_result_at_every_place)
 {
-    (void)state;
     enum hearth_dtype dtypes[] = {HEARTH_F16, HEARTH_BF16};
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -369,9 +359,8 @@ static void identity_member(struct fixture *c, int rank, void *arg)
     check(rank > 0 || (isinf(y) && y > 0), "min over nobody is %g", (double)y);
 }
 
-static void test_identity_of_exclusive_scan(void **state)
+TEST(test_identity_of_exclusive_scan)
 {
-    (void)state;
     for (int size = 1; size <= 3; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -398,9 +387,8 @@ static void scans_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_scans_in_a_row(void **state)
+TEST(test_scans_in_a_row)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 5, NULL);
     fixture_run(&c, scans_member, NULL);
@@ -408,9 +396,8 @@ static void test_scans_in_a_row(void **state)
 }
 
 /* A root outside the group went through unchecked and underflowed. */
-static void test_root_out_of_range(void **state)
+TEST(test_root_out_of_range)
 {
-    (void)state;
     const int roots[] = {2, -1, INT32_MAX, INT32_MIN};
     struct fixture c;
     float x[4] = {0}, y[4];
@@ -452,9 +439,8 @@ static void old_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
 }
 
-static void test_w12_barrier_long_after_the_start(void **state)
+TEST(test_w12_barrier_long_after_the_start)
 {
-    (void)state;
     for (int size = 2; size <= 5; size += 3) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -484,35 +470,12 @@ static void freed_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_buffers_are_free_after_a_free(void **state)
+TEST(test_buffers_are_free_after_a_free)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (int i = 0; i < 50; i++)
         fixture_run(&c, freed_member, NULL);
     fixture_works(&c);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allreduce),
-        cmocka_unit_test(test_allreduce_uneven_count),
-        cmocka_unit_test(test_broadcast_gather_scatter_exchange),
-        cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_two_concurrent_allreduces_and_split),
-        cmocka_unit_test(test_w6_no_element_is_skipped),
-        cmocka_unit_test(test_w7_ranks_agree_on_segments),
-        cmocka_unit_test(test_w8_operation_65536),
-        cmocka_unit_test(test_w4_rank_i_gets_chunk_i),
-        cmocka_unit_test(test_w10_w11_one_result_at_every_place),
-        cmocka_unit_test(test_identity_of_exclusive_scan),
-        cmocka_unit_test(test_scans_in_a_row),
-        cmocka_unit_test(test_root_out_of_range),
-        cmocka_unit_test(test_w12_barrier_long_after_the_start),
-        cmocka_unit_test(test_buffers_are_free_after_a_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,18 +96,16 @@ static void run_mix(int size, bool small, const struct mix *m)
     fixture_close(&c);
 }
 
-static void test_different_order_on_two(void **state)
+TEST(test_different_order_on_two)
 {
-    (void)state;
     run_mix(2, false, &(struct mix){.operations = 40, .small = 3, .large = 300000, .backwards = true});
     run_mix(2, true, &(struct mix){.operations = 100, .small = 300, .large = 20000, .backwards = true});
     run_mix(2, true, &(struct mix){.operations = 100, .small = 300, .large = 20000, .seed = 1});
     run_mix(2, true, &(struct mix){.operations = 300, .small = 1000, .large = 1000, .seed = 2});
 }
 
-static void test_different_order_on_four(void **state)
+TEST(test_different_order_on_four)
 {
-    (void)state;
     run_mix(4, false, &(struct mix){.operations = 30, .small = 3, .large = 300000, .backwards = true});
     run_mix(4, true, &(struct mix){.operations = 60, .small = 300, .large = 20000, .backwards = true});
     run_mix(4, true, &(struct mix){.operations = 60, .small = 300, .large = 20000, .seed = 3});
@@ -130,9 +128,8 @@ static void zoo_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_every_collective_side_by_side(void **state)
+TEST(test_every_collective_side_by_side)
 {
-    (void)state;
     static struct job jobs[KIND_COUNT];
     for (int size = 2; size <= 5; size++) {
         struct fixture c;
@@ -210,9 +207,8 @@ static void split_member(struct fixture *c, int rank, void *arg)
     check(sum_on(w, 1, 0) == 4, "rank %d: the world was closed", rank);
 }
 
-static void test_split(void **state)
+TEST(test_split)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     uint64_t before = 0;
@@ -245,9 +241,8 @@ static void odd_colors(struct fixture *c, int rank, void *arg)
     hearth_group_close(group);
 }
 
-static void test_colors_and_keys_of_any_size(void **state)
+TEST(test_colors_and_keys_of_any_size)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     fixture_run(&c, odd_colors, NULL);
@@ -295,9 +290,8 @@ static void crosstalk_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_groups_do_not_hear_each_other(void **state)
+TEST(test_groups_do_not_hear_each_other)
 {
-    (void)state;
     for (int size = 2; size <= 6; size += 2) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -338,9 +332,8 @@ static void young_member(struct fixture *c, int rank, void *arg)
     hearth_group_close(group);
 }
 
-static void test_a_group_at_its_beginning(void **state)
+TEST(test_a_group_at_its_beginning)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (int i = 0; i < 300 / slow_factor(); i++)
@@ -400,9 +393,8 @@ static void consecutive_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_seventy_thousand_under_one_tag(void **state)
+TEST(test_seventy_thousand_under_one_tag)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, consecutive_member, NULL);
@@ -429,27 +421,10 @@ static void tags_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts), HEARTH_OK);
 }
 
-static void test_tags_are_limited(void **state)
+TEST(test_tags_are_limited)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 1, NULL);
     fixture_run(&c, tags_member, NULL);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_different_order_on_two),
-        cmocka_unit_test(test_different_order_on_four),
-        cmocka_unit_test(test_every_collective_side_by_side),
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_colors_and_keys_of_any_size),
-        cmocka_unit_test(test_groups_do_not_hear_each_other),
-        cmocka_unit_test(test_a_group_at_its_beginning),
-        cmocka_unit_test(test_seventy_thousand_under_one_tag),
-        cmocka_unit_test(test_tags_are_limited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

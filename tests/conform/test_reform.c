@@ -92,10 +92,9 @@ static void run_completed(const char *codec, uint64_t seed)
     cluster_group_close(&f);
 }
 
-static void test_the_others_complete_the_step(void **state)
+TEST(test_the_others_complete_the_step)
 {
     uint64_t seed = first_seed();
-    (void)state;
     for (unsigned long i = 0; i < repeat_count(1); i++)
         for (size_t c = 0; c < TRAINING_CODECS; c++)
             run_completed(training_codecs[c], draw(&seed));
@@ -124,10 +123,9 @@ static void some_gradients(struct cluster_group *f, int member, void *arg)
     check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
 }
 
-static void test_what_stands_in_the_buffers_is_sent(void **state)
+TEST(test_what_stands_in_the_buffers_is_sent)
 {
     cluster_group_fn *const algos[] = {other_gradients, some_gradients};
-    (void)state;
     for (size_t c = 0; c < 2 * TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -164,11 +162,10 @@ static void poisoned_step(struct cluster_group *f, int member, void *arg)
     check_status(hearth_sync_wait(m->sync, NULL), HEARTH_OK);
 }
 
-static void test_poison_aborts_the_whole_step(void **state)
+TEST(test_poison_aborts_the_whole_step)
 {
     struct cluster_group f;
     struct training t;
-    (void)state;
     cluster_group_open(&f);
     cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
     training_open(&t, &f, "int8", 1);
@@ -183,10 +180,9 @@ static void test_poison_aborts_the_whole_step(void **state)
 /* ---- members that come, stay away or give up; memory that runs out ---- */
 
 /* Somebody who has never made a step takes the place of the one that has gone. */
-static void test_a_new_member_goes_on_with_the_others(void **state)
+TEST(test_a_new_member_goes_on_with_the_others)
 {
     uint64_t seed = first_seed() + 200;
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -208,10 +204,9 @@ static void test_a_new_member_goes_on_with_the_others(void **state)
 }
 
 /* The first step with it is interrupted as well: it is one of them, or new still. */
-static void test_a_new_member_and_another_loss(void **state)
+TEST(test_a_new_member_and_another_loss)
 {
     uint64_t seed = first_seed() + 400;
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -233,9 +228,8 @@ static void test_a_new_member_and_another_loss(void **state)
 
 /* It slept while the others made five steps: it is told, begins with nothing left behind, disturbs
  * nobody, and is as good as any other from then on. */
-static void test_a_member_that_slept_is_behind(void **state)
+TEST(test_a_member_that_slept_is_behind)
 {
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -266,10 +260,9 @@ static void test_a_member_that_slept_is_behind(void **state)
 }
 
 /* Given up by all: the next step begins where the last one ended. */
-static void test_a_step_that_is_given_up_leaves_nothing(void **state)
+TEST(test_a_step_that_is_given_up_leaves_nothing)
 {
     uint64_t seed = first_seed() + 300;
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -301,14 +294,13 @@ static void interrupted_move(struct cluster_group *f, int member, void *arg)
                  HEARTH_VIEW_CHANGED);
 }
 
-static void test_a_move_that_is_interrupted(void **state)
+TEST(test_a_move_that_is_interrupted)
 {
     struct cluster_group f;
     struct training t;
     struct moving m;
     struct error error;
     struct hearth_config config;
-    (void)state;
     hearth_config_init(&config);
     lose_one(&f, &t, "topk:0.02", TENSORS);
     survivors(&t, m.left);
@@ -332,7 +324,7 @@ static void test_a_move_that_is_interrupted(void **state)
 }
 
 /* No memory to move: everything stays where it is, and can be moved later. */
-static void test_moving_without_memory(void **state)
+TEST(test_moving_without_memory)
 {
     struct cluster_group f;
     struct training t;
@@ -340,7 +332,6 @@ static void test_moving_without_memory(void **state)
     struct error error;
     struct hearth_config config;
     hearth_node *nodes[2];
-    (void)state;
     hearth_config_init(&config);
     lose_one(&f, &t, "topk:0.02", TENSORS);
     survivors(&t, left);
@@ -366,20 +357,4 @@ static void test_moving_without_memory(void **state)
     check_step(&f, &t);
     training_close(&t);
     cluster_group_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_others_complete_the_step),
-        cmocka_unit_test(test_what_stands_in_the_buffers_is_sent),
-        cmocka_unit_test(test_poison_aborts_the_whole_step),
-        cmocka_unit_test(test_a_new_member_goes_on_with_the_others),
-        cmocka_unit_test(test_a_new_member_and_another_loss),
-        cmocka_unit_test(test_a_member_that_slept_is_behind),
-        cmocka_unit_test(test_a_step_that_is_given_up_leaves_nothing),
-        cmocka_unit_test(test_a_move_that_is_interrupted),
-        cmocka_unit_test(test_moving_without_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,9 +50,8 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     hearth_request_close(request);
 }
 
-static void test_test_and_wait(void **state)
+TEST(test_test_and_wait)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, test_and_wait, NULL);
@@ -75,9 +74,8 @@ static void long_wait(struct fixture *c, int rank, void *arg)
     hearth_request_close(request);
 }
 
-static void test_the_longest_waits(void **state)
+TEST(test_the_longest_waits)
 {
-    (void)state;
     int64_t timeouts[] = {INT64_MAX, INT64_MAX / 1000, INT64_MAX / 1000000, INT64_MAX / 500000, -1};
     struct fixture c;
     fixture_open(&c, 2, NULL);
@@ -108,9 +106,8 @@ static void several(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_wait_all(void **state)
+TEST(test_wait_all)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, several, NULL);
@@ -154,9 +151,8 @@ static void first_bad(struct fixture *c, int rank, void *arg)
                      HEARTH_ABORTED);
 }
 
-static void test_wait_all_gives_the_first_bad(void **state)
+TEST(test_wait_all_gives_the_first_bad)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, first_bad, NULL);
@@ -199,9 +195,8 @@ static void any_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_wait_any(void **state)
+TEST(test_wait_any)
 {
-    (void)state;
     int order[SEVERAL] = {3, 0, 7, 1, 6, 2, 5, 4};
     struct fixture c;
     fixture_open(&c, 2, NULL);
@@ -210,9 +205,8 @@ static void test_wait_any(void **state)
 }
 
 /* Requests of four nodes, waited for by one thread; nobody else drives them. */
-static void test_wait_for_several_nodes(void **state)
+TEST(test_wait_for_several_nodes)
 {
-    (void)state;
     enum { NODES = 4 };
     struct fixture c;
     hearth_request *requests[NODES];
@@ -301,9 +295,8 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     free(copy);
 }
 
-static void test_cancel(void **state)
+TEST(test_cancel)
 {
-    (void)state;
     const size_t counts[] = {1, 1000, 60000, 700000};
     struct fixture c;
     fixture_open(&c, 3, NULL);
@@ -346,9 +339,8 @@ static void cancel_midway(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_cancel_midway_restores(void **state)
+TEST(test_cancel_midway_restores)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     for (int spin = 0; spin < 60; spin++)
@@ -381,9 +373,8 @@ static void restore_member(struct fixture *c, int rank, void *arg)
     hearth_request_close(request);
 }
 
-static void test_every_collective_restores(void **state)
+TEST(test_every_collective_restores)
 {
-    (void)state;
     const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE_SCATTERV, ALL_GATHER, REDUCE,
                                GATHER,     ALL_TO_ALL,     ALL_TO_ALLV,     SCAN,       EXCLUSIVE_SCAN};
     struct fixture c;
@@ -434,9 +425,8 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     hearth_request_close(request);
 }
 
-static void test_descriptor(void **state)
+TEST(test_descriptor)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     for (int i = 0; i < 30; i++)
@@ -483,9 +473,8 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_deadline_names_who_is_late(void **state)
+TEST(test_deadline_names_who_is_late)
 {
-    (void)state;
     size_t counts[] = {1, 50000, 400000};
     for (int size = 2; size <= 4; size++) {
         struct fixture c;
@@ -521,10 +510,9 @@ static void blaming_member(struct fixture *c, int rank, void *arg)
     free(x);
 }
 
-static void test_deadline_blames_nobody_who_waits(void **state)
+TEST(test_deadline_blames_nobody_who_waits)
 {
     enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE};
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
@@ -535,9 +523,8 @@ static void test_deadline_blames_nobody_who_waits(void **state)
 }
 
 /* Of the node's config, and zero: only what is done at once. */
-static void test_deadlines_of_config_and_of_zero(void **state)
+TEST(test_deadlines_of_config_and_of_zero)
 {
-    (void)state;
     struct fixture c;
     struct hearth_config config;
     int32_t x = 1;
@@ -557,24 +544,4 @@ static void test_deadlines_of_config_and_of_zero(void **state)
     fixture_open(&c, 1, NULL);
     check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_test_and_wait),
-        cmocka_unit_test(test_the_longest_waits),
-        cmocka_unit_test(test_wait_all),
-        cmocka_unit_test(test_wait_all_gives_the_first_bad),
-        cmocka_unit_test(test_wait_any),
-        cmocka_unit_test(test_wait_for_several_nodes),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_cancel_midway_restores),
-        cmocka_unit_test(test_every_collective_restores),
-        cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_deadline_names_who_is_late),
-        cmocka_unit_test(test_deadline_blames_nobody_who_waits),
-        cmocka_unit_test(test_deadlines_of_config_and_of_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,9 +122,8 @@ static void compare_runs(const struct run *whole, const struct run *resumed, int
 }
 
 /* In the middle of the ramp. */
-static void test_resume(void **state)
+TEST(test_resume)
 {
-    (void)state;
     static struct run whole, resumed;
     for (int size = 1; size <= 4; size++) {
         whole = (struct run){.warmup = 2, .ramp = 6};
@@ -139,9 +138,8 @@ static void test_resume(void **state)
 }
 
 /* Without what was kept, the same steps have other results; but for the smallest, which go plain. */
-static void test_state_matters(void **state)
+TEST(test_state_matters)
 {
-    (void)state;
     static struct run whole, forgetful;
     whole = (struct run){0};
     forgetful = (struct run){.first = STEPS};
@@ -198,9 +196,8 @@ static void refusals_member(struct fixture *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-static void test_load_refuses(void **state)
+TEST(test_load_refuses)
 {
-    (void)state;
     static struct run other;
     other = (struct run){.first = 2 * STEPS - 1};
     run_cluster(&other, 3);
@@ -209,14 +206,4 @@ static void test_load_refuses(void **state)
     fixture_run(&c, refusals_member, &other);
     fixture_close(&c);
     run_free(&other, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load_refuses),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_state_matters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

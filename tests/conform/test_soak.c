@@ -106,9 +106,8 @@ static void check_steady(struct fixture *c, member_fn *fn, int share)
     assert_true(cluster_memory(c) <= bytes + (64u << 10));
 }
 
-static void test_small_operations_allocate_nothing(void **state)
+TEST(test_small_operations_allocate_nothing)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, MEMBERS, NULL);
     check_steady(&c, stretch_member, 1);
@@ -138,9 +137,8 @@ static void nonblocking_member(struct fixture *c, int rank, void *arg)
         hearth_request_close(requests[i]);
 }
 
-static void test_nonblocking_operations_allocate_nothing(void **state)
+TEST(test_nonblocking_operations_allocate_nothing)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, MEMBERS, NULL);
     check_steady(&c, nonblocking_member, 1);
@@ -180,9 +178,8 @@ static void compressed_member(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_compressed_operations_allocate_nothing(void **state)
+TEST(test_compressed_operations_allocate_nothing)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, MEMBERS, NULL);
     check_steady(&c, compressed_member, 4);
@@ -200,9 +197,8 @@ static void various_member(struct fixture *c, int rank, void *arg)
                      HEARTH_OK);
 }
 
-static void test_memory_for_different_calls_is_bounded(void **state)
+TEST(test_memory_for_different_calls_is_bounded)
 {
-    (void)state;
     struct fixture c;
     struct stretch warm = {0, 2400}, rest = {2400, operations() / 4};
     fixture_open(&c, MEMBERS, NULL);
@@ -216,9 +212,8 @@ static void test_memory_for_different_calls_is_bounded(void **state)
 }
 
 /* Opening and closing leaves nothing behind: a sanitizer or the system would see it. */
-static void test_clusters_come_and_go(void **state)
+TEST(test_clusters_come_and_go)
 {
-    (void)state;
     for (int i = 0; i < operations() / 100; i++) {
         struct fixture c;
         fixture_open(&c, 1 + i % MEMBERS, NULL);
@@ -226,16 +221,4 @@ static void test_clusters_come_and_go(void **state)
             fixture_works(&c);
         fixture_close(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_operations_allocate_nothing),
-        cmocka_unit_test(test_nonblocking_operations_allocate_nothing),
-        cmocka_unit_test(test_compressed_operations_allocate_nothing),
-        cmocka_unit_test(test_memory_for_different_calls_is_bounded),
-        cmocka_unit_test(test_clusters_come_and_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,16 +171,14 @@ static void run_trials(int size, bool flush)
     fixture_close(&c);
 }
 
-static void test_special_values_through_every_algorithm(void **state)
+TEST(test_special_values_through_every_algorithm)
 {
-    (void)state;
     for (int size = 2; size <= 8; size++)
         run_trials(size, false);
 }
 
-static void test_flushing_callers_get_the_same_bits(void **state)
+TEST(test_flushing_callers_get_the_same_bits)
 {
-    (void)state;
 #if defined(__x86_64__)
     for (int size = 2; size <= 5; size++)
         run_trials(size, true);
@@ -219,9 +217,8 @@ static void alone(struct fixture *c, int rank, void *arg)
     }
 }
 
-static void test_alone(void **state)
+TEST(test_alone)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 1, NULL);
     fixture_run(&c, alone, NULL);
@@ -241,9 +238,8 @@ static void moved(struct fixture *c, int rank, void *arg)
     check(b == 0xffc12345u, "rank %d: 0x%x", rank, b);
 }
 
-static void test_moved_values_keep_their_bits(void **state)
+TEST(test_moved_values_keep_their_bits)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
     fixture_run(&c, moved, NULL);
@@ -274,9 +270,8 @@ static void nan_member(struct fixture *c, int rank, void *arg)
           get_bits(t->dtype, y, 0));
 }
 
-static void test_nan_of_one_is_nan_for_all(void **state)
+TEST(test_nan_of_one_is_nan_for_all)
 {
-    (void)state;
     for (int size = 2; size <= 5; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -286,16 +281,4 @@ static void test_nan_of_one_is_nan_for_all(void **state)
         }
         fixture_close(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_special_values_through_every_algorithm),
-        cmocka_unit_test(test_flushing_callers_get_the_same_bits),
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_moved_values_keep_their_bits),
-        cmocka_unit_test(test_nan_of_one_is_nan_for_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,9 +69,8 @@ static void steps_run(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_steps(void **state)
+TEST(test_steps)
 {
-    (void)state;
     struct steps steps[] = {{"none", HEARTH_OP_SUM, true},
                             {NULL, HEARTH_OP_AVG, true},
                             {"int8", HEARTH_OP_SUM, false},
@@ -128,9 +127,8 @@ static void weights(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_two_syncs_and_weights(void **state)
+TEST(test_two_syncs_and_weights)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, two_syncs, NULL);
@@ -188,9 +186,8 @@ static void callbacks(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_ready_in_callbacks(void **state)
+TEST(test_ready_in_callbacks)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, callbacks, NULL);
@@ -199,9 +196,8 @@ static void test_ready_in_callbacks(void **state)
 
 /* ---- arguments ---- */
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
-    (void)state;
     struct fixture c;
     struct model m;
     hearth_sync *none = NULL;
@@ -297,18 +293,16 @@ static void empty(struct fixture *c, int rank, void *arg)
     hearth_sync_close(later);
 }
 
-static void test_empty_and_later(void **state)
+TEST(test_empty_and_later)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, empty, NULL);
     fixture_close(&c);
 }
 
-static void test_more_buckets_than_operations(void **state)
+TEST(test_more_buckets_than_operations)
 {
-    (void)state;
     struct hearth_config config;
     struct fixture c;
     struct model m;
@@ -383,9 +377,8 @@ static void bounded(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_steady_memory(void **state)
+TEST(test_steady_memory)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     static char codecs[][24] = {"none",      "fp16",        "bf16",
@@ -398,9 +391,8 @@ static void test_steady_memory(void **state)
 }
 
 /* Each allocation of opening, registering and the first step fails once: an error, and then it works. */
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 1, NULL);
     struct heap *heap = c.nodes[0]->heap;
@@ -425,19 +417,4 @@ static void test_no_memory(void **state)
     }
     fixture_works(&c);
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_two_syncs_and_weights),
-        cmocka_unit_test(test_ready_in_callbacks),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_empty_and_later),
-        cmocka_unit_test(test_more_buckets_than_operations),
-        cmocka_unit_test(test_steady_memory),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

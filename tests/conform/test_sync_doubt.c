@@ -63,9 +63,8 @@ static void take_committed(struct cluster_group *f, int member, void *arg)
     model_check(m, m->wanted, "the step's result");
 }
 
-static void test_a_committed_step_is_written_by_the_wait(void **state)
+TEST(test_a_committed_step_is_written_by_the_wait)
 {
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -85,9 +84,8 @@ static void test_a_committed_step_is_written_by_the_wait(void **state)
 }
 
 /* The program catches up by itself, and begins the step that follows. */
-static void test_a_member_that_has_caught_up_goes_on(void **state)
+TEST(test_a_member_that_has_caught_up_goes_on)
 {
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -102,9 +100,8 @@ static void test_a_member_that_has_caught_up_goes_on(void **state)
 }
 
 /* Nobody who is left has made use of it, and all make the step again: residuals are as they were before. */
-static void test_a_committed_step_that_all_make_again(void **state)
+TEST(test_a_committed_step_that_all_make_again)
 {
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -134,9 +131,8 @@ static void mismatch(struct cluster_group *f, int member, void *arg)
 }
 
 /* One takes the step and the other does not: they cannot go on, and all are told why. */
-static void test_members_that_do_different_things_are_named(void **state)
+TEST(test_members_that_do_different_things_are_named)
 {
-    (void)state;
     struct cluster_group f;
     struct training t;
     doubtful(&f, &t, "int8", 3);
@@ -148,9 +144,8 @@ static void test_members_that_do_different_things_are_named(void **state)
 }
 
 /* One was not prepared: nobody can have committed the step, and all make it again. */
-static void test_one_that_is_not_prepared_aborts_it(void **state)
+TEST(test_one_that_is_not_prepared_aborts_it)
 {
-    (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
         struct cluster_group f;
         struct training t;
@@ -167,16 +162,4 @@ static void test_one_that_is_not_prepared_aborts_it(void **state)
         training_close(&t);
         cluster_group_close(&f);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_committed_step_is_written_by_the_wait),
-        cmocka_unit_test(test_a_member_that_has_caught_up_goes_on),
-        cmocka_unit_test(test_a_committed_step_that_all_make_again),
-        cmocka_unit_test(test_members_that_do_different_things_are_named),
-        cmocka_unit_test(test_one_that_is_not_prepared_aborts_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,8 @@ static void never_ready(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_never_ready(void **state)
+TEST(test_never_ready)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, never_ready, NULL);
@@ -106,9 +105,8 @@ static void differ(struct fixture *c, int rank, void *arg)
     free(before);
 }
 
-static void test_members_that_differ(void **state)
+TEST(test_members_that_differ)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
@@ -155,9 +153,8 @@ static void retry(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_retry(void **state)
+TEST(test_retry)
 {
-    (void)state;
     struct fixture c;
     int bad[] = {1, 9}; /* in a bucket with others; alone */
     fixture_open(&c, 3, NULL);
@@ -209,9 +206,8 @@ static void poison(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_poison(void **state)
+TEST(test_poison)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, poison, NULL);
@@ -289,9 +285,8 @@ static void drop(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_late_and_drop(void **state)
+TEST(test_late_and_drop)
 {
-    (void)state;
     struct fixture c;
     int made_ready[] = {1, TENSORS / 2, TENSORS};
     fixture_open(&c, 3, NULL);
@@ -321,9 +316,8 @@ static void close_in_flight(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_close_in_flight(void **state)
+TEST(test_close_in_flight)
 {
-    (void)state;
     for (int steps = 0; steps < 2; steps++) {
         struct fixture c;
         fixture_open(&c, 3, NULL);
@@ -360,23 +354,11 @@ static void node_closes(struct fixture *c, int rank, void *arg)
     model_close(&m);
 }
 
-static void test_node_closes(void **state)
+TEST(test_node_closes)
 {
-    (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
     fixture_run(&c, node_closes, NULL);
     c.nodes[0] = NULL;
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_never_ready),   cmocka_unit_test(test_members_that_differ),
-        cmocka_unit_test(test_retry),         cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_late_and_drop), cmocka_unit_test(test_close_in_flight),
-        cmocka_unit_test(test_node_closes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

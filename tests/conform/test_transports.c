@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every transport must do: all cases here run over all of them. A new one adds a line to the table in
  * pairs.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "conform/pairs.h"
 #include "core/prng.h"
 #include "os/bell.h"
 #include "os/clock.h"
 #include "os/sock.h"
 #include "os/thread.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "transport/mem.h"
 

@@ -57,9 +57,8 @@ static void run_shapes(struct fixture *c, size_t unit, uint64_t *seed)
     }
 }
 
-static void test_zero_uneven_and_giant_parts(void **state)
+TEST(test_zero_uneven_and_giant_parts)
 {
-    (void)state;
     uint64_t seed = 41;
     for (int size = 1; size <= 8; size++) {
         struct fixture c;
@@ -74,9 +73,8 @@ static void test_zero_uneven_and_giant_parts(void **state)
     }
 }
 
-static void test_in_place_all_to_allv(void **state)
+TEST(test_in_place_all_to_allv)
 {
-    (void)state;
     for (int size = 1; size <= 8; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -94,9 +92,8 @@ static void test_in_place_all_to_allv(void **state)
 }
 
 /* Every algorithm that gathers and scatters by counts, one part a thousand times the others. */
-static void test_giant_part_by_every_algorithm(void **state)
+TEST(test_giant_part_by_every_algorithm)
 {
-    (void)state;
     const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_DIRECT};
     const enum kind kinds[] = {REDUCE_SCATTERV, ALL_GATHERV};
     for (int size = 2; size <= 5; size++) {
@@ -179,9 +176,8 @@ static void run_defect(struct fixture *c, struct defect *d)
     checks_end();
 }
 
-static void test_lengths_that_do_not_fit(void **state)
+TEST(test_lengths_that_do_not_fit)
 {
-    (void)state;
     const struct {
         size_t sent, expected, other;
     } lengths[] = {{5, 4, 4},           {4, 5, 4},      {0, 7, 7},       {7, 0, 7},
@@ -228,9 +224,8 @@ static void lists_member(struct fixture *c, int rank, void *arg)
     job_free(&job);
 }
 
-static void test_lists_of_counts_that_differ(void **state)
+TEST(test_lists_of_counts_that_differ)
 {
-    (void)state;
     const enum kind kinds[] = {REDUCE_SCATTERV, ALL_GATHERV};
     struct fixture c;
     fixture_open(&c, 4, NULL);
@@ -251,14 +246,4 @@ static void test_lists_of_counts_that_differ(void **state)
         fixture_works(&c);
     }
     fixture_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zero_uneven_and_giant_parts),   cmocka_unit_test(test_in_place_all_to_allv),
-        cmocka_unit_test(test_giant_part_by_every_algorithm), cmocka_unit_test(test_lengths_that_do_not_fit),
-        cmocka_unit_test(test_lists_of_counts_that_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,27 +257,16 @@ static void run(enum call_kind kind, bool told, uint64_t seed)
     fixture_close(&c);
 }
 
-static void test_one_leaves(void **state)
+TEST(test_one_leaves)
 {
-    (void)state;
     for (unsigned long i = 0; i < repeat_count(8); i++)
         for (int kind = 0; kind < KINDS; kind++)
             run((enum call_kind)kind, false, first_seed() + i * KINDS + (unsigned long)kind);
 }
 
-static void test_all_are_told(void **state)
+TEST(test_all_are_told)
 {
-    (void)state;
     for (unsigned long i = 0; i < repeat_count(2); i++)
         for (int kind = 0; kind < KINDS; kind++)
             run((enum call_kind)kind, true, first_seed() + 5000 + i * KINDS + (unsigned long)kind);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_leaves),
-        cmocka_unit_test(test_all_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,23 +98,12 @@ static void busy(const char *transport)
     checks_end();
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     busy("tcp");
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     busy("shm");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_shm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

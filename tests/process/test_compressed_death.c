@@ -358,23 +358,12 @@ static void scenes(const char *what, int number, unsigned long count, unsigned l
     }
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
-    (void)state;
     scenes("killed", SIGKILL, repeat_count(soaking() ? 300 : 20), 1);
 }
 
-static void test_frozen(void **state)
+TEST(test_frozen)
 {
-    (void)state;
     scenes("frozen", SIGSTOP, repeat_count(soaking() ? 100 : 12), 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_frozen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,35 +218,22 @@ static void run(int size, const char *transport, const struct plan *plan)
     checks_end();
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     static const struct plan plan = {.count = 20000, .every_way = true};
     for (int size = 2; size <= 4; size++)
         run(size, "tcp", &plan);
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     static const struct plan plan = {.count = 20000, .every_way = true};
     for (int size = 2; size <= 4; size++)
         run(size, "shm", &plan);
 }
 
-static void test_slow_line(void **state)
+TEST(test_slow_line)
 {
-    (void)state;
     static const struct plan plan = {.count = 5000, .slow = true};
     run(3, "tcp", &plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_slow_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

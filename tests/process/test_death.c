@@ -257,33 +257,28 @@ static unsigned long repeats(unsigned long usual, unsigned long soak)
     return repeat_count(soaking() ? soak : usual);
 }
 
-static void test_killed_in_an_operation(void **state)
+TEST(test_killed_in_an_operation)
 {
-    (void)state;
     scenes("killed", (struct death){.signal = SIGKILL}, repeats(24, 200));
 }
 
-static void test_killed_while_all_rest(void **state)
+TEST(test_killed_while_all_rest)
 {
-    (void)state;
     scenes("killed at rest", (struct death){.signal = SIGKILL, .resting = true}, repeats(8, 100));
 }
 
-static void test_killed_with_a_child(void **state)
+TEST(test_killed_with_a_child)
 {
-    (void)state;
     scenes("killed with a child", (struct death){.signal = SIGKILL, .parent = true}, repeats(4, 100));
 }
 
-static void test_closed_while_others_work(void **state)
+TEST(test_closed_while_others_work)
 {
-    (void)state;
     scenes("closed", (struct death){0}, repeats(8, 100));
 }
 
-static void test_closed_while_all_rest(void **state)
+TEST(test_closed_while_all_rest)
 {
-    (void)state;
     scenes("closed at rest", (struct death){.resting = true}, repeats(8, 100));
 }
 
@@ -310,15 +305,13 @@ static void frozen(bool resting, unsigned long count)
                   worst.close_ms);
 }
 
-static void test_frozen_in_an_operation(void **state)
+TEST(test_frozen_in_an_operation)
 {
-    (void)state;
     frozen(false, repeats(8, 200));
 }
 
-static void test_frozen_while_all_rest(void **state)
+TEST(test_frozen_while_all_rest)
 {
-    (void)state;
     frozen(true, repeats(4, 40));
 }
 
@@ -346,9 +339,8 @@ static void member_at_path(struct team *team, int rank, void *arg)
 }
 
 /* Other runs of Hearth on this machine may come and go, so this may need a second look. */
-static void test_nothing_is_left(void **state)
+TEST(test_nothing_is_left)
 {
-    (void)state;
     snprintf(meeting, sizeof meeting, "/tmp/hearth-test-XXXXXX");
     assert_non_null(mkdtemp(meeting));
     watchdog(120 * (unsigned)slow_factor(), "what is left");
@@ -373,11 +365,5 @@ int main(void)
 #if defined(HEARTH_POSIX)
     print_message("quic is left out where a member is killed: the system does not tell of closed ports\n");
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_in_an_operation), cmocka_unit_test(test_killed_while_all_rest),
-        cmocka_unit_test(test_killed_with_a_child),    cmocka_unit_test(test_closed_while_others_work),
-        cmocka_unit_test(test_closed_while_all_rest),  cmocka_unit_test(test_frozen_in_an_operation),
-        cmocka_unit_test(test_frozen_while_all_rest),  cmocka_unit_test(test_nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -292,22 +292,19 @@ static void flooded(bool computing)
     checks_end();
 }
 
-static void test_strangers_while_members_compute(void **state)
+TEST(test_strangers_while_members_compute)
 {
-    (void)state;
     flooded(true);
 }
 
-static void test_strangers_while_members_rest(void **state)
+TEST(test_strangers_while_members_rest)
 {
-    (void)state;
     flooded(false);
 }
 
 /* The rendezvous and the members' ports are visited while one member is still missing, and while it comes. */
-static void test_strangers_while_members_open(void **state)
+TEST(test_strangers_while_members_open)
 {
-    (void)state;
     struct team team;
     struct flood flood;
     uint16_t ports[1 + MEMBERS];
@@ -338,11 +335,6 @@ static void test_strangers_while_members_open(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers_while_members_compute),
-        cmocka_unit_test(test_strangers_while_members_rest),
-        cmocka_unit_test(test_strangers_while_members_open),
-    };
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

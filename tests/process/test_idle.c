@@ -69,21 +69,18 @@ static void idle(const char *transport)
     checks_end();
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     idle("tcp");
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     idle("shm");
 }
 
-static void test_quic(void **state)
+TEST(test_quic)
 {
-    (void)state;
     idle("quic");
 }
 
@@ -106,9 +103,8 @@ static void waiting_member(struct team *team, int rank, void *arg)
     hearth_node_close(node);
 }
 
-static void test_waiting(void **state)
+TEST(test_waiting)
 {
-    (void)state;
     static const char *const transports[] = {"tcp", "shm", "quic"};
     for (int t = 0; t < 3; t++) {
         struct team team;
@@ -122,15 +118,4 @@ static void test_waiting(void **state)
         team_free(&team);
         checks_end();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_quic),
-        cmocka_unit_test(test_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,27 +113,23 @@ static void last_collectives(const char *transport)
     }
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     last_collectives("shm");
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     last_collectives("tcp");
 }
 
-static void test_plain(void **state)
+TEST(test_plain)
 {
-    (void)state;
     last_collectives("plain");
 }
 
-static void test_quic(void **state)
+TEST(test_quic)
 {
-    (void)state;
     last_collectives("quic");
 }
 
@@ -173,9 +169,8 @@ static void after_member(struct team *team, int rank, void *arg)
 
 /* Who has left takes part in nothing more: the others hear it at once, also those that would not have waited
  * for it. */
-static void test_later_calls_are_refused(void **state)
+TEST(test_later_calls_are_refused)
 {
-    (void)state;
     const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_TREE, HEARTH_ALGO_STAR};
     const char *const transports[] = {"shm", "tcp", "plain", "quic"};
     for (int i = 0; i < 12; i++) {
@@ -218,9 +213,8 @@ static void compressed_member(struct team *team, int rank, void *arg)
     free(x);
 }
 
-static void test_compressed(void **state)
+TEST(test_compressed)
 {
-    (void)state;
     const char *const transports[] = {"shm", "tcp", "plain", "quic"};
     unsigned long repeats = repeat_count(soaking() ? SOAK_REPEATS : 2);
     for (unsigned long i = 0; i < 4 * repeats; i++) {
@@ -232,14 +226,4 @@ static void test_compressed(void **state)
         team_free(&team);
         checks_end();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shm),        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_plain),      cmocka_unit_test(test_quic),
-        cmocka_unit_test(test_compressed), cmocka_unit_test(test_later_calls_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

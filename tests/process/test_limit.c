@@ -92,37 +92,22 @@ static void limited(const char *transport, int size, struct setup setup)
     checks_end();
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     limited("tcp", 2, (struct setup){0});
 }
 
-static void test_tcp_slower_member(void **state)
+TEST(test_tcp_slower_member)
 {
-    (void)state;
     limited("tcp", 3, (struct setup){.slower = true});
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     limited("shm", 3, (struct setup){0});
 }
 
-static void test_shm_references(void **state)
+TEST(test_shm_references)
 {
-    (void)state;
     limited("shm", 2, (struct setup){.shared = true});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_tcp_slower_member),
-        cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_shm_references),
-    };
-    return cmocka_run_group_tests_name("limit", tests, NULL, NULL);
 }

@@ -163,35 +163,31 @@ static void need_ipv6(void)
     }
 }
 
-static void test_rendezvous_by_tcp(void **state)
+TEST(test_rendezvous_by_tcp)
 {
-    (void)state;
     struct role role = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"}};
     struct play play = {3, {role, role, role}, {0}};
     play_run(&play, "tcp");
     play_run(&play, "auto");
 }
 
-static void test_rendezvous_by_ipv6(void **state)
+TEST(test_rendezvous_by_ipv6)
 {
-    (void)state;
     need_ipv6();
     struct role role = {.set = {"HEARTH_RENDEZVOUS=[::1]:$A", "HEARTH_BIND=::1"}};
     struct play play = {2, {role, role}, {0}};
     play_run(&play, "tcp");
 }
 
-static void test_ranks_as_they_come(void **state)
+TEST(test_ranks_as_they_come)
 {
-    (void)state;
     struct role role = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A", "HEARTH_RANK"}};
     struct play play = {4, {role, role, role, role}, {0}};
     play_run(&play, "tcp");
 }
 
-static void test_static_list(void **state)
+TEST(test_static_list)
 {
-    (void)state;
     struct role given = {
         .set = {"HEARTH_PEERS=127.0.0.1:$A,127.0.0.1:$B", "HEARTH_RENDEZVOUS", "HEARTH_WORLD_SIZE"}};
     struct play play = {2, {given, given}, {0}};
@@ -199,9 +195,8 @@ static void test_static_list(void **state)
     play_run(&play, "auto");
 }
 
-static void test_static_list_where_the_port_is_the_rank(void **state)
+TEST(test_static_list_where_the_port_is_the_rank)
 {
-    (void)state;
     struct role zero = {.set = {"HEARTH_PEERS=127.0.0.1:$A,127.0.0.1:$B", "HEARTH_RENDEZVOUS", "HEARTH_RANK",
                                 "HEARTH_PORT=$A"}};
     struct role one = {.set = {"HEARTH_PEERS=127.0.0.1:$A,127.0.0.1:$B", "HEARTH_RENDEZVOUS", "HEARTH_RANK",
@@ -210,18 +205,16 @@ static void test_static_list_where_the_port_is_the_rank(void **state)
     play_run(&play, "tcp");
 }
 
-static void test_static_list_of_ipv6(void **state)
+TEST(test_static_list_of_ipv6)
 {
-    (void)state;
     need_ipv6();
     struct role given = {.set = {"HEARTH_PEERS=[::1]:$A,[::1]:$B", "HEARTH_RENDEZVOUS", "HEARTH_BIND=::1"}};
     struct play play = {2, {given, given}, {0}};
     play_run(&play, "tcp");
 }
 
-static void test_list_of_names(void **state)
+TEST(test_list_of_names)
 {
-    (void)state;
     struct role given = {.set = {"HEARTH_PEERS=localhost:$A,localhost:$B", "HEARTH_RENDEZVOUS"}};
     struct play play = {2, {given, given}, {0}};
     play_run(&play, "tcp");
@@ -229,9 +222,8 @@ static void test_list_of_names(void **state)
 
 /* ---- it does not ---- */
 
-static void test_missing_rank(void **state)
+TEST(test_missing_rank)
 {
-    (void)state;
     struct role waits = {.status = HEARTH_TIMEOUT, .words = {"rank 1", "deadline"}, .waits = true};
     struct play play = {3, {waits, {.set = {absent}}, waits}, {0}};
     play_run(&play, "tcp");
@@ -239,9 +231,8 @@ static void test_missing_rank(void **state)
 }
 
 /* Nobody opens the rendezvous. */
-static void test_missing_first_rank(void **state)
+TEST(test_missing_first_rank)
 {
-    (void)state;
     struct role waits = {
         .status = HEARTH_TIMEOUT, .words = {"could not be reached", "rank 0"}, .waits = true};
     struct play play = {3, {{.set = {absent}}, waits, waits}, {0}};
@@ -253,9 +244,8 @@ static void test_missing_first_rank(void **state)
     play_run(&play, "tcp");
 }
 
-static void test_wrong_port(void **state)
+TEST(test_wrong_port)
 {
-    (void)state;
     struct role zero = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"},
                         .status = HEARTH_TIMEOUT,
                         .words = {"rank 1", "deadline"},
@@ -288,9 +278,8 @@ static void member_cut_off(struct team *team, int rank, void *arg)
         member(team, rank, arg);
 }
 
-static void test_unreachable_rendezvous(void **state)
+TEST(test_unreachable_rendezvous)
 {
-    (void)state;
     struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7"},
                         .status = ANY_ERROR,
                         .words = {"192.0.2.1:7", "unreachable"},
@@ -311,9 +300,8 @@ static void test_unreachable_rendezvous(void **state)
     }
 }
 
-static void test_beyond_this_machine_needs_a_word(void **state)
+TEST(test_beyond_this_machine_needs_a_word)
 {
-    (void)state;
     struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7", "HEARTH_PLAIN=1"},
                         .status = HEARTH_INVALID,
                         .words = {"192.0.2.1", "TRUST_NETWORK"}};
@@ -321,9 +309,8 @@ static void test_beyond_this_machine_needs_a_word(void **state)
     play_run(&play, "tcp");
 }
 
-static void test_duplicate_rank(void **state)
+TEST(test_duplicate_rank)
 {
-    (void)state;
     struct role hears = {.status = ANY_ERROR, .words = {"rank 1", "twice"}};
     struct role twin = {.set = {"HEARTH_RANK=1"}, .status = ANY_ERROR, .words = {"rank 1", "twice"}};
     struct play play = {3, {hears, twin, twin}, {0}};
@@ -331,18 +318,16 @@ static void test_duplicate_rank(void **state)
     play_run(&play, "shm");
 }
 
-static void test_different_world_size(void **state)
+TEST(test_different_world_size)
 {
-    (void)state;
     struct role three = {.status = ANY_ERROR, .words = {"members", "3"}};
     struct role four = {.set = {"HEARTH_WORLD_SIZE=4"}, .status = ANY_ERROR, .words = {"members", "4"}};
     struct play play = {3, {three, four, three}, {0}};
     play_run(&play, "tcp");
 }
 
-static void test_different_settings(void **state)
+TEST(test_different_settings)
 {
-    (void)state;
     struct role usual = {.status = ANY_ERROR, .words = {"chunk_bytes", "262144", "65536"}};
     struct role other = usual;
     other.set[0] = "HEARTH_CHUNK_BYTES=64K";
@@ -350,9 +335,8 @@ static void test_different_settings(void **state)
     play_run(&play, "tcp");
 }
 
-static void test_different_transport(void **state)
+TEST(test_different_transport)
 {
-    (void)state;
     struct role usual = {.status = ANY_ERROR, .words = {"transport", "tcp", "shm"}};
     struct role other = usual;
     other.set[0] = "HEARTH_TRANSPORT=shm";
@@ -361,9 +345,8 @@ static void test_different_transport(void **state)
 }
 
 /* So many are enough, though the rendezvous could serve more connections than that. */
-static void test_few_open_files(void **state)
+TEST(test_few_open_files)
 {
-    (void)state;
     struct role usual = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"}}, few = usual;
     few.files = 64;
     struct play play = {3, {few, usual, few}, {0}};
@@ -371,13 +354,12 @@ static void test_few_open_files(void **state)
 }
 
 /* One of them cannot have what it needs: that is seen when all are there, or from the beginning. */
-static void test_too_few_open_files(void **state)
+TEST(test_too_few_open_files)
 {
     static const struct {
         int rank;
         rlim_t files;
     } cases[] = {{0, 35}, {0, 33}, {1, 35}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct role hears = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"}, .status = HEARTH_LIMIT};
         struct play play = {3, {hears, hears, hears}, {0}};
@@ -392,9 +374,8 @@ static void test_too_few_open_files(void **state)
 }
 
 /* Who came to the wrong job is sent away; those who are right wait for theirs. */
-static void test_different_job(void **state)
+TEST(test_different_job)
 {
-    (void)state;
     struct role one = {.status = ANY_ERROR, .words = {"rank 1"}, .waits = true};
     struct role other = {
         .set = {"HEARTH_JOB=other"}, .status = ANY_ERROR, .words = {"job", "other", "hearth"}};
@@ -402,9 +383,8 @@ static void test_different_job(void **state)
     play_run(&play, "tcp");
 }
 
-static void test_bad_static_lists(void **state)
+TEST(test_bad_static_lists)
 {
-    (void)state;
     struct role given = {.set = {"HEARTH_PEERS=127.0.0.1:$A,127.0.0.1:$B", "HEARTH_RENDEZVOUS"},
                          .status = HEARTH_TIMEOUT,
                          .words = {"rank 1"},
@@ -429,9 +409,8 @@ static void test_bad_static_lists(void **state)
 }
 
 /* Both are to listen on the same port. */
-static void test_list_in_another_order(void **state)
+TEST(test_list_in_another_order)
 {
-    (void)state;
     struct role zero = {.set = {"HEARTH_PEERS=127.0.0.1:$A,127.0.0.1:$B", "HEARTH_RENDEZVOUS"},
                         .status = ANY_ERROR,
                         .waits = true};
@@ -442,32 +421,4 @@ static void test_list_in_another_order(void **state)
     check(strstr(last_text[0], "in use") || strstr(last_text[1], "in use"),
           "nobody says that a port is in use: \"%s\", \"%s\"", last_text[0], last_text[1]);
     checks_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rendezvous_by_tcp),
-        cmocka_unit_test(test_rendezvous_by_ipv6),
-        cmocka_unit_test(test_ranks_as_they_come),
-        cmocka_unit_test(test_static_list),
-        cmocka_unit_test(test_static_list_where_the_port_is_the_rank),
-        cmocka_unit_test(test_static_list_of_ipv6),
-        cmocka_unit_test(test_list_of_names),
-        cmocka_unit_test(test_missing_rank),
-        cmocka_unit_test(test_missing_first_rank),
-        cmocka_unit_test(test_wrong_port),
-        cmocka_unit_test(test_unreachable_rendezvous),
-        cmocka_unit_test(test_beyond_this_machine_needs_a_word),
-        cmocka_unit_test(test_duplicate_rank),
-        cmocka_unit_test(test_different_world_size),
-        cmocka_unit_test(test_different_settings),
-        cmocka_unit_test(test_different_transport),
-        cmocka_unit_test(test_few_open_files),
-        cmocka_unit_test(test_too_few_open_files),
-        cmocka_unit_test(test_different_job),
-        cmocka_unit_test(test_bad_static_lists),
-        cmocka_unit_test(test_list_in_another_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

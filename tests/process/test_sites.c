@@ -60,26 +60,15 @@ static void run(const char *transport, struct sites sites)
     checks_end();
 }
 
-static void test_two_sites_on_one_host(void **state)
+TEST(test_two_sites_on_one_host)
 {
-    (void)state;
     run("shm", (struct sites){{"berlin", "oslo", "berlin", "oslo"}, true});
     run("tcp", (struct sites){{"berlin", "berlin", "oslo", "oslo"}, true});
 }
 
-static void test_who_names_none_is_at_its_host(void **state)
+TEST(test_who_names_none_is_at_its_host)
 {
-    (void)state;
     run("shm", (struct sites){{NULL, NULL, "oslo", "oslo"}, true});
     run("shm", (struct sites){{NULL, NULL, NULL, NULL}, false});
     run("shm", (struct sites){{"oslo", "oslo", "oslo", "oslo"}, false});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_sites_on_one_host),
-        cmocka_unit_test(test_who_names_none_is_at_its_host),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,9 @@
 /* One collective as all members call it: drawn from a seed, posted, watched. */
 #include "job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "numbers.h"
+#include "support/suite.h"
 
 /* ---- drawing ---- */
 

@@ -2,13 +2,8 @@
 /* Several collectives under several tags, called by every member in an order of its own. */
 #include "mix.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "collective/state.h"
+#include "support/suite.h"
 
 /* A random order of all jobs in which those of one tag keep theirs: draws among the first of each tag. */
 static void draw_order(struct mix *mix, int *order)

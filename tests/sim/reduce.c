@@ -3,15 +3,10 @@
 #include "reduce.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "gradient/compressor.h"
 #include "numbers.h"
+#include "support/suite.h"
 
 /* ---- drawing ---- */
 

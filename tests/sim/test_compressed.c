@@ -2,17 +2,10 @@
 /* Compressed all-reduces on virtual time, while members cancel, come late, freeze, lose a connection, crash
  * or close: however a call ends, what ends well has the same bits on all members, nothing is lost, and what
  * fails leaves everything as it was. A call that failed does not disturb the next one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "mix.h"
 #include "reduce.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 enum { CALLS_MAX = 4, ROUNDS = 5 };
@@ -288,10 +281,9 @@ static uint64_t scene_run(uint64_t seed)
     return hash;
 }
 
-static void all_or_nothing_same_bits_and_no_mass_lost(void **state)
+TEST_WITH(all_or_nothing_same_bits_and_no_mass_lost, NULL, say_seed)
 {
     unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
         uint64_t hash = scene_run(current_seed);
         if (current_seed % 16 == 0)
@@ -301,9 +293,6 @@ static void all_or_nothing_same_bits_and_no_mass_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(all_or_nothing_same_bits_and_no_mass_lost, say_seed),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: compressed", tests, NULL, NULL);
+    return suite_run();
 }

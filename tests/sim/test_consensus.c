@@ -2,16 +2,9 @@
 /* Assemblies under seeded storms: whatever happens, one view for each epoch and one leader for each term;
  * and after the last fault everybody who lives is in one view soon. Also with a member that lies.
  * HEARTH_TEST_SEED and HEARTH_TEST_REPEAT choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "sim_cluster.h"
 #include "storm.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 static FILE *trace_file(void)
@@ -38,10 +31,9 @@ static uint64_t until_agreed(struct sim_cluster *t, uint64_t limit_ns)
     return t->now_ns - begin;
 }
 
-static void eight_that_meet_at_once_are_one_within_a_second(void **state)
+TEST(eight_that_meet_at_once_are_one_within_a_second)
 {
     uint64_t longest = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 8, seed);
@@ -54,10 +46,9 @@ static void eight_that_meet_at_once_are_one_within_a_second(void **state)
     printf("at most %.2f s\n", (double)longest / 1e9);
 }
 
-static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
+TEST(who_meets_one_by_one_is_one_soon_after_the_last)
 {
     uint64_t longest = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 2 + (int)(seed % 9), seed);
@@ -71,10 +62,9 @@ static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
     printf("at most %.2f s after the last connection\n", (double)longest / 1e9);
 }
 
-static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
+TEST(a_lost_leader_has_a_successor_within_two_seconds)
 {
     uint64_t longest = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 3 + (int)(seed % 5), seed);
@@ -101,9 +91,8 @@ static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
     printf("at most %.2f s after the loss was seen\n", (double)longest / 1e9);
 }
 
-static void of_two_either_may_leave_and_come_back(void **state)
+TEST(of_two_either_may_leave_and_come_back)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 2, seed);
@@ -121,9 +110,8 @@ static void of_two_either_may_leave_and_come_back(void **state)
 }
 
 /* Two that cannot reach each other, ever, while all others reach both. */
-static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
+TEST(a_road_that_stays_broken_disturbs_nobody_else)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 5, seed);
@@ -169,36 +157,23 @@ static void storms(enum hostility hostile)
            count, (double)longest / 1e9, longest_seed);
 }
 
-static void whatever_happens_all_agree(void **state)
+TEST(whatever_happens_all_agree)
 {
-    (void)state;
     storms(HOSTILE_NONE);
 }
 
-static void one_that_lies_divides_nobody(void **state)
+TEST(one_that_lies_divides_nobody)
 {
-    (void)state;
     storms(HOSTILE_BUT_TRUE_VOTES);
 }
 
-static void the_others_agree_when_one_that_lied_at_will_is_gone(void **state)
+TEST(the_others_agree_when_one_that_lied_at_will_is_gone)
 {
-    (void)state;
     storms(HOSTILE_AT_WILL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_that_meet_at_once_are_one_within_a_second),
-        cmocka_unit_test(who_meets_one_by_one_is_one_soon_after_the_last),
-        cmocka_unit_test(a_lost_leader_has_a_successor_within_two_seconds),
-        cmocka_unit_test(of_two_either_may_leave_and_come_back),
-        cmocka_unit_test(a_road_that_stays_broken_disturbs_nobody_else),
-        cmocka_unit_test(whatever_happens_all_agree),
-        cmocka_unit_test(one_that_lies_divides_nobody),
-        cmocka_unit_test(the_others_agree_when_one_that_lied_at_will_is_gone),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: assemblies", tests, NULL, NULL);
+    return suite_run();
 }

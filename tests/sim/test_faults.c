@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clusters on virtual time whose members err: who does not come, who calls something else, who cancels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "mix.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 static unsigned long current_seed;
@@ -126,18 +120,16 @@ static void run_late(uint64_t seed)
     sim_stop(&sim);
 }
 
-static void who_does_not_come_is_named_at_the_deadline(void **state)
+TEST_WITH(who_does_not_come_is_named_at_the_deadline, NULL, say_seed)
 {
     unsigned long count = repeat_count(200);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         run_late(current_seed);
 }
 
 /* With one hop everyone waits for the late one itself. */
-static void all_name_it_where_all_wait_for_it(void **state)
+TEST(all_name_it_where_all_wait_for_it)
 {
-    (void)state;
     struct sim sim;
     static struct job job;
     sim_init(&sim, 4, 1);
@@ -160,11 +152,10 @@ static void all_name_it_where_all_wait_for_it(void **state)
     sim_stop(&sim);
 }
 
-static void a_shorter_deadline_ends_it_for_all(void **state)
+TEST(a_shorter_deadline_ends_it_for_all)
 {
     struct sim sim;
     static struct job job;
-    (void)state;
     sim_init(&sim, 3, 1);
     sim_start(&sim);
     job_plain(&job, 3, 100);
@@ -185,9 +176,8 @@ static void a_shorter_deadline_ends_it_for_all(void **state)
     sim_stop(&sim);
 }
 
-static void no_time_at_all_does_what_is_done_at_once(void **state)
+TEST(no_time_at_all_does_what_is_done_at_once)
 {
-    (void)state;
     for (int size = 1; size <= 2; size++) {
         struct sim sim;
         static struct job job;
@@ -258,10 +248,9 @@ static bool run_mismatch(uint64_t seed)
     return found;
 }
 
-static void who_calls_something_else_is_named_to_all_alike(void **state)
+TEST_WITH(who_calls_something_else_is_named_to_all_alike, NULL, say_seed)
 {
     unsigned long count = repeat_count(300), found = 0;
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         found += run_mismatch(current_seed);
     assert_true(found > count / 3); /* some variations are none: the root of an all_reduce */
@@ -309,24 +298,15 @@ static void run_cancel(uint64_t seed)
     sim_stop(&sim);
 }
 
-static void a_cancelled_operation_ends_for_all_and_disturbs_no_other(void **state)
+TEST_WITH(a_cancelled_operation_ends_for_all_and_disturbs_no_other, NULL, say_seed)
 {
     unsigned long count = repeat_count(200);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         run_cancel(current_seed);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(who_does_not_come_is_named_at_the_deadline, say_seed),
-        cmocka_unit_test(all_name_it_where_all_wait_for_it),
-        cmocka_unit_test(a_shorter_deadline_ends_it_for_all),
-        cmocka_unit_test(no_time_at_all_does_what_is_done_at_once),
-        cmocka_unit_test_teardown(who_calls_something_else_is_named_to_all_alike, say_seed),
-        cmocka_unit_test_teardown(a_cancelled_operation_ends_for_all_and_disturbs_no_other, say_seed),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: faults", tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several groups over the same links on virtual time: they never meet, one that closes leaves nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "mix.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define GROUPS_MAX 4
@@ -133,10 +127,9 @@ static uint64_t run_groups(uint64_t seed)
     return hash;
 }
 
-static void groups_do_not_meet(void **state)
+TEST_WITH(groups_do_not_meet, NULL, say_seed)
 {
     unsigned long count = repeat_count(150);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
         uint64_t hash = run_groups(current_seed);
         if (current_seed % 8 == 0)
@@ -191,20 +184,15 @@ static void run_closing(uint64_t seed)
     world_close(&w);
 }
 
-static void a_group_that_closes_leaves_nothing(void **state)
+TEST_WITH(a_group_that_closes_leaves_nothing, NULL, say_seed)
 {
     unsigned long count = repeat_count(150);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         run_closing(current_seed);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(groups_do_not_meet, say_seed),
-        cmocka_unit_test_teardown(a_group_that_closes_leaves_nothing, say_seed),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: groups", tests, NULL, NULL);
+    return suite_run();
 }

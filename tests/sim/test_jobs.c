@@ -2,17 +2,10 @@
 /* A job on machines that restart, lose power, are cut off and meet again, each with a disk that remembers it:
  * it never begins anew beside a group that goes on, and when all is well again everybody is in it.
  * HEARTH_TEST_SEED and HEARTH_TEST_REPEAT choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/jobs.h"
 #include "sim_cluster.h"
 #include "sim_cluster_facts.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define HOUSES   5
@@ -349,9 +342,8 @@ static void storm(uint64_t seed)
     close_sim_cluster(t);
 }
 
-static void a_job_never_runs_twice_and_goes_on(void **state)
+TEST(a_job_never_runs_twice_and_goes_on)
 {
-    (void)state;
     for (uint64_t seed = first_seed(), last = seed + repeat_count(SEEDS); seed < last; seed++)
         storm(seed);
 }
@@ -383,9 +375,8 @@ static bool twice_after_double_restart(uint64_t seed)
     return !good;
 }
 
-static void a_double_restart_waits_for_the_rest(void **state)
+TEST(a_double_restart_waits_for_the_rest)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++)
         assert_false(twice_after_double_restart(seed));
     forgetful = true;
@@ -393,9 +384,8 @@ static void a_double_restart_waits_for_the_rest(void **state)
     forgetful = false;
 }
 
-static void after_a_power_cut_more_than_half_begin(void **state)
+TEST(after_a_power_cut_more_than_half_begin)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct sim_cluster *t = open_sim_cluster(seed);
         for (int i = 0; i < HOUSES; i++)
@@ -415,14 +405,4 @@ static void after_a_power_cut_more_than_half_begin(void **state)
         until_together(t, back, "after the power cut");
         close_sim_cluster(t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_double_restart_waits_for_the_rest),
-        cmocka_unit_test(after_a_power_cut_more_than_half_begin),
-        cmocka_unit_test(a_job_never_runs_twice_and_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long collectives take on virtual time, against what the wire allows. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "virtual.h"
 
@@ -73,7 +67,7 @@ static double bound(const struct pace *pace)
     return 2 * (n - 1) / n * (double)pace->bytes / pace->bytes_per_s;
 }
 
-static void a_ring_keeps_the_wire_busy(void **state)
+TEST(a_ring_keeps_the_wire_busy)
 {
     static const struct pace paces[] = {
         {.size = 2, .bytes = 8 << 20, .bytes_per_s = GIGABIT, .latency_ns = 50000},
@@ -82,7 +76,6 @@ static void a_ring_keeps_the_wire_busy(void **state)
         {.size = 4, .bytes = 16 << 20, .bytes_per_s = 10 * GIGABIT, .latency_ns = 10000},
         {.size = 4, .bytes = 4 << 20, .bytes_per_s = GIGABIT / 10, .latency_ns = 1000000},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof paces / sizeof *paces; i++) {
         struct pace pace = paces[i];
         pace.algo = HEARTH_ALGO_RING;
@@ -97,7 +90,7 @@ static void a_ring_keeps_the_wire_busy(void **state)
 }
 
 /* No assertion: what a long, fat wire leaves of each algorithm. */
-static void report_a_long_wire(void **state)
+TEST(report_a_long_wire)
 {
     static const struct {
         const char *name;
@@ -106,7 +99,6 @@ static void report_a_long_wire(void **state)
         {"default", 0, 0},
         {"rings of 4 MiB, windows of 8 MiB", 4 << 20, 8 << 20}, /* what rate and latency need */
     };
-    (void)state;
     size_t bytes = getenv("HEARTH_TEST_SOAK") ? 100u << 20 : 25u << 20;
     for (size_t k = 0; k < sizeof setups / sizeof *setups; k++) {
         for (int algo = HEARTH_ALGO_AUTO; algo <= HEARTH_ALGO_TREE; algo++) {
@@ -128,10 +120,6 @@ static void report_a_long_wire(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_keeps_the_wire_busy),
-        cmocka_unit_test(report_a_long_wire),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
+    return suite_run();
 }

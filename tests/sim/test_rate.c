@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that send at most so much, on virtual time: it takes what the bytes say, whatever the links. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "virtual.h"
 
@@ -99,7 +92,7 @@ static struct outcome run(const struct pace *pace)
 
 /* Two members exchange halves; a ring of four has three quarters to send, twice. A frame is all that may be
  * left over at the ends. */
-static void it_takes_what_the_bytes_say(void **state)
+TEST(it_takes_what_the_bytes_say)
 {
     static const struct pace paces[] = {
         {2, 4 << 20, 100 * MBIT, HEARTH_ALGO_RING, 64 << 10, 1},
@@ -109,7 +102,6 @@ static void it_takes_what_the_bytes_say(void **state)
         {4, 2 << 20, 5 * MBIT, HEARTH_ALGO_AUTO, 16 << 10, 1},
         {3, 3 << 20, 100 * MBIT, HEARTH_ALGO_AUTO, 16 << 10, 3},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof paces / sizeof *paces; i++) {
         const struct pace *p = &paces[i];
         struct outcome o = run(p);
@@ -124,14 +116,13 @@ static void it_takes_what_the_bytes_say(void **state)
 }
 
 /* Words overtake bulk: a cancelled operation ends everywhere at once, though its bytes would take minutes. */
-static void an_abort_does_not_wait(void **state)
+TEST(an_abort_does_not_wait)
 {
     struct sim sim;
     hearth_request *requests[3];
     size_t count = 1 << 20;
     float *buffers[3];
     struct hearth_opts opts;
-    (void)state;
     sim_init(&sim, 3, 1);
     sim.config.rate = MBIT;
     sim_start(&sim);
@@ -155,10 +146,9 @@ static void an_abort_does_not_wait(void **state)
 }
 
 /* A line that is fast enough is not noticed: as long as without. And no rate is no line at all. */
-static void a_fast_line_changes_nothing(void **state)
+TEST(a_fast_line_changes_nothing)
 {
     struct pace pace = {4, 4 << 20, 0, HEARTH_ALGO_RING, 64 << 10, 1};
-    (void)state;
     struct outcome without = run(&pace), again = run(&pace);
     assert_true(without.log_hash == again.log_hash && without.turns == again.turns);
     assert_true(without.seconds == again.seconds && without.sent_most == again.sent_most);
@@ -170,11 +160,6 @@ static void a_fast_line_changes_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_takes_what_the_bytes_say),
-        cmocka_unit_test(an_abort_does_not_wait),
-        cmocka_unit_test(a_fast_line_changes_nothing),
-    };
     watchdog(300, "a simulation");
-    return cmocka_run_group_tests_name("rate", tests, NULL, NULL);
+    return suite_run();
 }

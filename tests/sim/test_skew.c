@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member that comes late to every operation, on virtual time: those who hear from it directly name it, and
  * nobody names another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "job.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define SIZE    4
@@ -70,9 +64,8 @@ static void check_algo(enum hearth_algo algo, enum plan_kind kind, int at_least)
     }
 }
 
-static void who_always_comes_late_is_named(void **state)
+TEST(who_always_comes_late_is_named)
 {
-    (void)state;
     check_algo(HEARTH_ALGO_RING, PLAN_ALL_REDUCE, 1);
     check_algo(HEARTH_ALGO_DIRECT, PLAN_ALL_REDUCE, SIZE - 1);
     check_algo(HEARTH_ALGO_HALVING, PLAN_ALL_REDUCE, 1);
@@ -81,12 +74,11 @@ static void who_always_comes_late_is_named(void **state)
     check_algo(HEARTH_ALGO_TREE, PLAN_ALL_REDUCE, 0); /* who has children there waits for them */
 }
 
-static void it_stands_in_the_metrics(void **state)
+TEST(it_stands_in_the_metrics)
 {
     struct sim sim;
     static char text[65536];
     double seconds = 0, total = 0;
-    (void)state;
     sim_init(&sim, SIZE, 1);
     sim_start(&sim);
     run_rounds(&sim, HEARTH_ALGO_DIRECT, 2, PLAN_ALL_REDUCE);
@@ -102,12 +94,11 @@ static void it_stands_in_the_metrics(void **state)
 }
 
 /* A link of 100 MB/s is full, and without the bytes that went without waiting the rate can be told. */
-static void what_a_path_carries_can_be_told(void **state)
+TEST(what_a_path_carries_can_be_told)
 {
     struct sim sim;
     static struct job job;
     uint64_t bytes, busy_ns;
-    (void)state;
     sim_init(&sim, 2, 1);
     sim.mem.bytes_per_s = 1e8;
     sim.mem.ring_bytes = 65536;
@@ -130,10 +121,9 @@ static void what_a_path_carries_can_be_told(void **state)
 }
 
 /* A connection that breaks is counted; the others are not. */
-static void errors_of_connections_are_counted(void **state)
+TEST(errors_of_connections_are_counted)
 {
     struct sim sim;
-    (void)state;
     sim_init(&sim, 3, 1);
     sim_start(&sim);
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
@@ -146,12 +136,6 @@ static void errors_of_connections_are_counted(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_always_comes_late_is_named),
-        cmocka_unit_test(it_stands_in_the_metrics),
-        cmocka_unit_test(what_a_path_carries_can_be_told),
-        cmocka_unit_test(errors_of_connections_are_counted),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: who comes late", tests, NULL, NULL);
+    return suite_run();
 }

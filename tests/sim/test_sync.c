@@ -3,20 +3,13 @@
  * come late, freeze, stall, lose a connection, crash or close. Members try a step that failed again, each in
  * its own time, until it is done: then all have the same bits and nothing is lost. What failed is as it was,
  * and a step of a formed group is committed by all members or by none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
 #include "mix.h"
 #include "numbers.h"
 #include "reduce.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 enum { GRADIENTS_MAX = 6, COUNT_MAX = 320, STEPS = 4, ATTEMPTS_MAX = 8 };
@@ -455,10 +448,9 @@ static uint64_t scene_run(uint64_t seed)
     return hash;
 }
 
-static void steps_are_whole_and_lose_nothing(void **state)
+TEST_WITH(steps_are_whole_and_lose_nothing, NULL, say_seed)
 {
     unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
         uint64_t hash = scene_run(current_seed);
         if (current_seed % 16 == 0)
@@ -468,9 +460,6 @@ static void steps_are_whole_and_lose_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(steps_are_whole_and_lose_nothing, say_seed),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: syncs", tests, NULL, NULL);
+    return suite_run();
 }

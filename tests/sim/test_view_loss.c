@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups that can be formed anew, on virtual time: whatever a member's going ends, it ends with one code on
  * every survivor, and so does all that comes later. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mix.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 static unsigned long current_seed;
@@ -150,22 +144,20 @@ static int run_going(uint64_t seed)
     return failed;
 }
 
-static void one_code_for_every_survivor(void **state)
+TEST_WITH(one_code_for_every_survivor, NULL, say_seed)
 {
     unsigned long count = repeat_count(300);
     int failed = 0;
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         failed += run_going(current_seed);
     assert_true(failed > (int)count);
 }
 
 /* One is told that the view is another; the others hear it from what it had in flight. */
-static void whoever_is_told_first_tells_the_others(void **state)
+TEST(whoever_is_told_first_tells_the_others)
 {
     struct sim sim;
     static struct job first, second;
-    (void)state;
     sim_init(&sim, 3, 1);
     sim.loss = HEARTH_VIEW_CHANGED;
     sim_start(&sim);
@@ -208,9 +200,8 @@ static int still_at_it(const struct job *job)
 
 /* Whoever is done first closes, and the others hear at once that it has left: they finish what it has given
  * all that they need for. */
-static void the_last_operation_outlives_who_closes(void **state)
+TEST(the_last_operation_outlives_who_closes)
 {
-    (void)state;
     int unfinished = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct sim sim;
@@ -241,11 +232,6 @@ static void the_last_operation_outlives_who_closes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(one_code_for_every_survivor, say_seed),
-        cmocka_unit_test(whoever_is_told_first_tells_the_others),
-        cmocka_unit_test(the_last_operation_outlives_who_closes),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time: views", tests, NULL, NULL);
+    return suite_run();
 }

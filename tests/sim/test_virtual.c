@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole clusters on virtual time: random mixes of collectives, and what happens when connections break. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "mix.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define OP_TIMEOUT_NS (UINT64_C(1800) * NS_PER_S) /* the default of the config */
@@ -47,10 +41,16 @@ static uint64_t run_mix(uint64_t seed)
     return hash;
 }
 
-static void random_mixes_give_the_right_numbers(void **state)
+static int say_seed(void **state)
+{
+    (void)state;
+    printf("seed %lu\n", current_seed);
+    return 0;
+}
+
+TEST_WITH(random_mixes_give_the_right_numbers, NULL, say_seed)
 {
     unsigned long count = repeat_count(200);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
         uint64_t hash = run_mix(current_seed);
         if (current_seed % 4 == 0)
@@ -58,9 +58,8 @@ static void random_mixes_give_the_right_numbers(void **state)
     }
 }
 
-static void another_seed_is_another_run(void **state)
+TEST(another_seed_is_another_run)
 {
-    (void)state;
     assert_int_not_equal(run_mix(1), run_mix(2));
 }
 
@@ -145,10 +144,9 @@ static uint64_t run_loss(uint64_t seed)
     return hash;
 }
 
-static void a_lost_connection_is_named_and_nobody_hangs(void **state)
+TEST_WITH(a_lost_connection_is_named_and_nobody_hangs, NULL, say_seed)
 {
     unsigned long count = repeat_count(200);
-    (void)state;
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
         uint64_t hash = run_loss(current_seed);
         if (current_seed % 4 == 0)
@@ -160,11 +158,10 @@ static void a_lost_connection_is_named_and_nobody_hangs(void **state)
 
 /* Rank 0 fills its budget at rank 1 with operations that rank 1 has not called. One that both have called
  * goes on all the same, and at once. */
-static void others_do_not_starve_what_both_have_called(void **state)
+TEST(others_do_not_starve_what_both_have_called)
 {
     struct sim sim;
     static struct job wanted, others[6];
-    (void)state;
     sim_init(&sim, 2, 1);
     sim.tuning.chunk_bytes = sim.tuning.window_bytes = sim.tuning.eager_bytes = 16384;
     sim_start(&sim);
@@ -199,11 +196,10 @@ static void others_do_not_starve_what_both_have_called(void **state)
 
 /* The root takes in the order of ranks, and the first does not come: what the others have sent meanwhile
  * stays within the window. */
-static void a_late_member_does_not_fill_memory(void **state)
+TEST(a_late_member_does_not_fill_memory)
 {
     struct sim sim;
     static struct job job;
-    (void)state;
     sim_init(&sim, 4, 1);
     sim.tuning.chunk_bytes = sim.tuning.eager_bytes = 16384;
     sim.tuning.window_bytes = 65536;
@@ -236,22 +232,8 @@ static void a_late_member_does_not_fill_memory(void **state)
 
 /* ---- which seed ---- */
 
-static int say_seed(void **state)
-{
-    (void)state;
-    printf("seed %lu\n", current_seed);
-    return 0;
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(random_mixes_give_the_right_numbers, say_seed),
-        cmocka_unit_test(another_seed_is_another_run),
-        cmocka_unit_test(others_do_not_starve_what_both_have_called),
-        cmocka_unit_test(a_late_member_does_not_fill_memory),
-        cmocka_unit_test_teardown(a_lost_connection_is_named_and_nobody_hangs, say_seed),
-    };
     watchdog(900, "a simulation");
-    return cmocka_run_group_tests_name("virtual time", tests, NULL, NULL);
+    return suite_run();
 }

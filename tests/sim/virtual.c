@@ -2,13 +2,8 @@
 /* A cluster on virtual time: one thread, seeded, the same bytes and the same log every time. */
 #include "virtual.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
+#include "support/suite.h"
 
 static void sim_log(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads files of golden bytes. */
 #include "support/golden.h"
+#include "support/suite.h"
 
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Takes the pairs of hex digits of a line. */
 static void bytes_add(struct golden *item, const char *line)

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes members, and waits for them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 static struct credentials *person_trusting(struct heap *heap, uint8_t secret, uint64_t instance,
                                            struct trust_list *trust)

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Known secrets, one for each direction. */
 #include "support/sealed.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/suite.h"
 
 void sealed_pair(struct heap *heap, bool chacha, struct records *ends[2])
 {

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory runs out at every place, one after the other: nobody crashes, hangs, leaks or hears nothing. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "collective/state.h"
 #include "sim/job.h"
 #include "sim/mix.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define SIZE 3
@@ -176,10 +170,9 @@ static bool run_job(struct job *job, int victim, enum shortage shortage, int64_t
     return run.failed;
 }
 
-static void collectives(void **state)
+TEST(collectives)
 {
     unsigned long runs = 0;
-    (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
         bool has_vector = kind == PLAN_REDUCE_SCATTER || kind == PLAN_ALL_GATHER || kind == PLAN_GATHER ||
                           kind == PLAN_SCATTER || kind == PLAN_ALL_TO_ALL;
@@ -223,10 +216,9 @@ static bool run_mixed(uint64_t seed, int victim, enum shortage shortage, int64_t
     return run.failed;
 }
 
-static void mixes(void **state)
+TEST(mixes)
 {
     unsigned long runs = 0;
-    (void)state;
     for (uint64_t seed = first_seed(); seed < first_seed() + repeat_count(6); seed++) {
         for (int what = 0; what < SIZE * SHORTAGES; what++) {
             bool failed = true;
@@ -270,9 +262,8 @@ static bool run_mismatch(int odd, int victim, enum shortage shortage, int64_t fa
     return run.failed;
 }
 
-static void mismatches(void **state)
+TEST(mismatches)
 {
-    (void)state;
     for (int what = 0; what < SIZE * SIZE * SHORTAGES; what++) {
         bool failed = true;
         for (int64_t n = 0; failed; n = next_failure(n))
@@ -318,9 +309,8 @@ static bool run_cancel(int who, int steps, int victim, int64_t fail_after)
     return run.failed;
 }
 
-static void cancels(void **state)
+TEST(cancels)
 {
-    (void)state;
     for (int what = 0; what < SIZE * SIZE * 5; what++) {
         bool failed = true;
         for (int64_t n = 0; failed; n = next_failure(n))
@@ -330,9 +320,8 @@ static void cancels(void **state)
 
 /* ---- opening: through the limit, which is there from the first byte ---- */
 
-static void opening(void **state)
+TEST(opening)
 {
-    (void)state;
     int status = HEARTH_NO_MEMORY;
     unsigned opened = 0;
     for (size_t limit = 1; opened < 3; limit += limit < 4096 ? 61 : limit / 64) {
@@ -355,11 +344,10 @@ static void opening(void **state)
     }
 }
 
-static void opening_with_threads(void **state)
+TEST(opening_with_threads)
 {
     struct hearth_config config;
     unsigned failures = 0;
-    (void)state;
     hearth_config_init(&config);
     for (config.memory_max = 1000; failures < 1000; config.memory_max += config.memory_max / 8, failures++) {
         hearth_node *nodes[SIZE];
@@ -425,9 +413,8 @@ static bool run_split(int victim, int64_t fail_after)
     return failed;
 }
 
-static void splits(void **state)
+TEST(splits)
 {
-    (void)state;
     for (int victim = 0; victim < SIZE; victim++) {
         bool failed = true;
         for (int64_t n = 0; failed; n = next_failure(n))
@@ -437,11 +424,6 @@ static void splits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening), cmocka_unit_test(opening_with_threads), cmocka_unit_test(collectives),
-        cmocka_unit_test(mixes),   cmocka_unit_test(mismatches),           cmocka_unit_test(cancels),
-        cmocka_unit_test(splits),
-    };
     watchdog(900, "a member without memory");
-    return cmocka_run_group_tests_name("torture", tests, NULL, NULL);
+    return suite_run();
 }

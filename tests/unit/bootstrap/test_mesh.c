@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members in threads join over loopback and unix sockets, plain and not: every channel leads to its twin,
  * nothing is left over, and whoever does not come, or is not who he says, is named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "bootstrap/mesh.h"
 #include "connect/listener.h"
@@ -18,6 +10,7 @@
 #include "os/thread.h"
 #include "security/records.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 #define MEMBERS_MAX 6
 #define STRANGERS   100 /* at each listener: more than it has places */

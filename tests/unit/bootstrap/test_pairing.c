@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends of a pair against each other, in thousands of seeded orders of events: both keep the same
  * sockets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "bootstrap/pairing.h"
+#include "support/suite.h"
 
 #define LOWER   0
 #define HIGHER  1
@@ -218,11 +211,10 @@ static const struct pairing_setup plain = {
 };
 
 /* Delays up to 3 s: both ends dial, answers overtake each other, sockets are lost and made again. */
-static void both_ends_keep_the_same_sockets(void **state)
+TEST(both_ends_keep_the_same_sockets)
 {
     static struct world w;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         struct pairing_setup setup = plain;
         setup.addr_count = 1 + (int)(seed % ROSTER_ADDRS_MAX);
@@ -236,11 +228,10 @@ static void both_ends_keep_the_same_sockets(void **state)
     }
 }
 
-static void the_lower_rank_dials_when_the_higher_cannot(void **state)
+TEST(the_lower_rank_dials_when_the_higher_cannot)
 {
     static struct world w;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct pairing_setup setup = plain;
         setup.channels = 4;
@@ -254,7 +245,7 @@ static void the_lower_rank_dials_when_the_higher_cannot(void **state)
 }
 
 /* As long as members come, the one that is to be dialled waits; what it has begun goes on. */
-static void while_members_come_the_lower_rank_waits(void **state)
+TEST(while_members_come_the_lower_rank_waits)
 {
     struct pairing_setup setup = plain;
     struct dialer_setup dialing = dialer_setup(3, 1);
@@ -262,7 +253,6 @@ static void while_members_come_the_lower_rank_waits(void **state)
     struct pairing p;
     int channel, via;
 
-    (void)state;
     dialer_init(&dialer, &dialing, 0);
     setup.dialer = &dialer;
     setup.decides = true;
@@ -293,11 +283,10 @@ static void while_members_come_the_lower_rank_waits(void **state)
     assert_true(dial_one(&p, now_ns, &channel, &via));
 }
 
-static void who_cannot_be_reached_at_all_is_given_up(void **state)
+TEST(who_cannot_be_reached_at_all_is_given_up)
 {
     static struct world w;
 
-    (void)state;
     world_init(&w, 1, &plain, NS_PER_MS);
     w.reachable[LOWER][0] = w.reachable[HIGHER][0] = false;
     assert_false(world_run(&w));
@@ -305,12 +294,11 @@ static void who_cannot_be_reached_at_all_is_given_up(void **state)
     assert_int_equal(w.count, 8); /* one try and three more, from each end */
 }
 
-static void members_of_a_host_use_one_local_socket(void **state)
+TEST(members_of_a_host_use_one_local_socket)
 {
     static struct world w;
     struct pairing_setup setup = plain;
 
-    (void)state;
     setup.local = true;
     setup.channels = 5;
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -322,13 +310,12 @@ static void members_of_a_host_use_one_local_socket(void **state)
     }
 }
 
-static void where_the_local_via_fails_tcp_is_used(void **state)
+TEST(where_the_local_via_fails_tcp_is_used)
 {
     static struct world w;
     struct pairing_setup setup = plain;
     int channel, via;
 
-    (void)state;
     setup.local = true;
     setup.channels = 2;
     world_init(&w, 7, &setup, NS_PER_MS);
@@ -349,14 +336,13 @@ static void where_the_local_via_fails_tcp_is_used(void **state)
     assert_int_equal(pairing_greeted(&w.ends[LOWER], 0, 0, false, 1, 0), PAIRING_DROP);
 }
 
-static void wrong_numbers_of_channels_are_dropped(void **state)
+TEST(wrong_numbers_of_channels_are_dropped)
 {
     struct dialer_setup dialing = dialer_setup(3, 1);
     struct pairing_setup setup = plain;
     struct dialer dialer;
     struct pairing p;
 
-    (void)state;
     dialer_init(&dialer, &dialing, 0);
     setup.dialer = &dialer;
     pairing_init(&p, &setup, 0);
@@ -371,11 +357,10 @@ static void wrong_numbers_of_channels_are_dropped(void **state)
     assert_int_equal(pairing_greeted(&p, 0, 0, true, 1, 0), PAIRING_DROP);
 }
 
-static void distance_decides_the_number_of_channels(void **state)
+TEST(distance_decides_the_number_of_channels)
 {
     struct pairing_setup setup = plain;
 
-    (void)state;
     setup.rate_bytes_per_s = 125e6;
     assert_int_equal(pairing_channels(&setup, 0), 2);
     assert_int_equal(pairing_channels(&setup, 2 * NS_PER_MS - 1), 2);
@@ -385,19 +370,4 @@ static void distance_decides_the_number_of_channels(void **state)
     assert_int_equal(pairing_channels(&setup, 200 * NS_PER_MS), 9); /* 25 MB */
     setup.channels = 4;
     assert_int_equal(pairing_channels(&setup, 200 * NS_PER_MS), 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_ends_keep_the_same_sockets),
-        cmocka_unit_test(the_lower_rank_dials_when_the_higher_cannot),
-        cmocka_unit_test(while_members_come_the_lower_rank_waits),
-        cmocka_unit_test(who_cannot_be_reached_at_all_is_given_up),
-        cmocka_unit_test(members_of_a_host_use_one_local_socket),
-        cmocka_unit_test(where_the_local_via_fails_tcp_is_used),
-        cmocka_unit_test(wrong_numbers_of_channels_are_dropped),
-        cmocka_unit_test(distance_decides_the_number_of_channels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rendezvous without sockets: members come in any order, in any pieces, leave and come again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_client.h"
 #include "bootstrap/settings_diff.h"
 #include "core/prng.h"
 #include "support/persons.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "wire/meeting.h"
 
@@ -204,12 +196,11 @@ static void storm_step(struct sim *s)
     rendezvous_tick(s->r, s->now_ns);
 }
 
-static void any_order_any_pieces_and_deaths_end_in_one_roster(void **state)
+TEST(any_order_any_pieces_and_deaths_end_in_one_roster)
 {
     static struct sim s;
     unsigned long seed = first_seed(), end = seed + repeat_count(300);
 
-    (void)state;
     for (; seed < end; seed++) {
         struct prng prng;
         prng_init(&prng, seed);
@@ -228,12 +219,11 @@ static void any_order_any_pieces_and_deaths_end_in_one_roster(void **state)
     }
 }
 
-static void ranks_go_by_arrival(void **state)
+TEST(ranks_go_by_arrival)
 {
     static struct sim s;
     static const int wanted[4] = {-1, 2, -1, -1}, expected[4] = {0, 2, 1, 3};
 
-    (void)state;
     sim_open(&s, 4, 1);
     for (int i = 0; i < 4; i++) {
         member_dial(&s, sim_add(&s, 4, wanted[i]));
@@ -264,11 +254,10 @@ static void fails_for_all(struct sim *s, int status, const char *word)
     sim_close(s);
 }
 
-static void contradictions_end_it_for_all(void **state)
+TEST(contradictions_end_it_for_all)
 {
     static struct sim s;
 
-    (void)state;
     sim_open(&s, 3, 1);
     sim_add(&s, 3, 0);
     sim_add(&s, 2, 1);
@@ -293,11 +282,10 @@ static void contradictions_end_it_for_all(void **state)
     fails_for_all(&s, HEARTH_LIMIT, "rank 1, process 71 on host1, cannot take part: the connections to 1");
 }
 
-static void one_too_many_and_another_job_harm_only_themselves(void **state)
+TEST(one_too_many_and_another_job_harm_only_themselves)
 {
     static struct sim s;
 
-    (void)state;
     sim_open(&s, 2, 1);
     struct sim_member *first = sim_add(&s, 2, -1), *stray = sim_add(&s, 2, -1);
     stray->setup.job = "other";
@@ -320,7 +308,7 @@ static void one_too_many_and_another_job_harm_only_themselves(void **state)
     sim_close(&s);
 }
 
-static void versions_must_meet(void **state)
+TEST(versions_must_meet)
 {
     static struct sim s;
     struct meeting_register in = {
@@ -329,7 +317,6 @@ static void versions_must_meet(void **state)
     struct error error;
     int conn;
 
-    (void)state;
     sim_open(&s, 2, 1);
     member_dial(&s, sim_add(&s, 2, 0));
     sim_settle(&s);
@@ -346,11 +333,10 @@ static void versions_must_meet(void **state)
     sim_close(&s);
 }
 
-static void missing_members_are_named_at_the_deadline(void **state)
+TEST(missing_members_are_named_at_the_deadline)
 {
     static struct sim s;
 
-    (void)state;
     sim_open(&s, 7, 1);
     for (int i = 0; i < 3; i++)
         member_dial(&s, sim_add(&s, 7, i * 2));
@@ -381,13 +367,12 @@ static void missing_members_are_named_at_the_deadline(void **state)
     sim_close(&s);
 }
 
-static void whoever_does_not_confirm_is_named(void **state)
+TEST(whoever_does_not_confirm_is_named)
 {
     static struct sim s;
     const uint8_t *bytes;
     size_t len;
 
-    (void)state;
     sim_open(&s, 2, 1);
     member_dial(&s, sim_add(&s, 2, 0));
     struct sim_member *mute = sim_add(&s, 2, 1);
@@ -409,12 +394,11 @@ static void whoever_does_not_confirm_is_named(void **state)
     sim_close(&s);
 }
 
-static void garbage_closes_its_connection_only(void **state)
+TEST(garbage_closes_its_connection_only)
 {
     static struct sim s;
     uint8_t bytes[600];
 
-    (void)state;
     sim_open(&s, 2, 1);
     struct sim_member *m = sim_add(&s, 2, 0);
     member_dial(&s, m);
@@ -436,12 +420,11 @@ static void garbage_closes_its_connection_only(void **state)
     sim_close(&s);
 }
 
-static void strangers_are_bounded_in_number_and_time(void **state)
+TEST(strangers_are_bounded_in_number_and_time)
 {
     static struct sim s;
     int conn, first = -1;
 
-    (void)state;
     sim_open(&s, 2, 1);
     struct sim_member *m = sim_add(&s, 2, 0);
     member_dial(&s, m);
@@ -468,13 +451,12 @@ static void strangers_are_bounded_in_number_and_time(void **state)
 }
 
 /* Whoever comes in masses pushes out himself, and not one who is slow to register. */
-static void a_flood_pushes_out_itself(void **state)
+TEST(a_flood_pushes_out_itself)
 {
     static struct sim s;
     struct rendezvous_origin flood = {.local = false};
     int conn;
 
-    (void)state;
     sim_open(&s, 2, 1);
     struct sim_member *slow = sim_add(&s, 2, 0);
     assert_int_equal(sock_addr_parse("192.0.2.9:1", 0, &flood.from), HEARTH_OK);
@@ -508,12 +490,11 @@ static int crowd_in(struct sim *s)
 }
 
 /* Who has knocked as only members can is not pushed out by others of its address, for a while. */
-static void a_handshake_is_not_disturbed(void **state)
+TEST(a_handshake_is_not_disturbed)
 {
     static struct sim s;
     int conn, first = 0;
 
-    (void)state;
     sim_open(&s, 2, 1);
     for (int i = 1; i < rendezvous_limit(s.r); i++)
         assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
@@ -547,11 +528,10 @@ static void refused(const struct sim *s, const struct sim_member *m, int status,
     assert_false(rendezvous_over(s->r, NULL));
 }
 
-static void the_secret_is_handed_out_to_neighbours(void **state)
+TEST(the_secret_is_handed_out_to_neighbours)
 {
     static struct sim s;
 
-    (void)state;
     sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
     struct sim_member *stray = sim_add_keyed(&s, 2, &neighbour);
     stray->setup.self.id.node = (struct node_id){{0}}; /* it is plain */
@@ -578,11 +558,10 @@ static void the_secret_is_handed_out_to_neighbours(void **state)
     sim_close(&s);
 }
 
-static void a_secret_where_none_is_expected_is_refused(void **state)
+TEST(a_secret_where_none_is_expected_is_refused)
 {
     static struct sim s;
 
-    (void)state;
     for (int handed = 0; handed < 2; handed++) {
         sim_open_for(&s, 2, 1, &(struct demand){.handed = handed});
         struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
@@ -596,11 +575,10 @@ static void a_secret_where_none_is_expected_is_refused(void **state)
     }
 }
 
-static void another_secret_is_refused(void **state)
+TEST(another_secret_is_refused)
 {
     static struct sim s;
 
-    (void)state;
     sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
     struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
     struct credentials *other = person(&s.heap, 9, m->setup.self.id.instance);
@@ -622,13 +600,12 @@ static void another_secret_is_refused(void **state)
 }
 
 /* Somebody who has the secret says that he is another: only he is sent away. */
-static void a_member_cannot_speak_for_another(void **state)
+TEST(a_member_cannot_speak_for_another)
 {
     static struct sim s;
     struct heap heap;
     struct credentials *own;
 
-    (void)state;
     heap_init(&heap, 0);
     own = person(&heap, 1, 1);
     sim_open_for(&s, 2, 1, &(struct demand){.credentials = own});
@@ -659,12 +636,11 @@ static void a_member_cannot_speak_for_another(void **state)
     credentials_close(own);
 }
 
-static void texts_are_cut(void **state)
+TEST(texts_are_cut)
 {
     char text[24];
     static const int places[] = {-1, -1, 0, -1, 0, -1, -1, -1, 0};
 
-    (void)state;
     missing_text(places, 9, text, sizeof text);
     assert_string_equal(text, "0, 1, 3, 5-7");
     missing_text(places, 9, text, 8);
@@ -673,27 +649,4 @@ static void texts_are_cut(void **state)
     assert_string_equal(text, "they look the same b...");
     settings_diff_text("a=1", "a=1 b=2", text, sizeof text);
     assert_string_equal(text, "nothing instead of b=2");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_any_pieces_and_deaths_end_in_one_roster),
-        cmocka_unit_test(ranks_go_by_arrival),
-        cmocka_unit_test(contradictions_end_it_for_all),
-        cmocka_unit_test(one_too_many_and_another_job_harm_only_themselves),
-        cmocka_unit_test(versions_must_meet),
-        cmocka_unit_test(missing_members_are_named_at_the_deadline),
-        cmocka_unit_test(whoever_does_not_confirm_is_named),
-        cmocka_unit_test(garbage_closes_its_connection_only),
-        cmocka_unit_test(strangers_are_bounded_in_number_and_time),
-        cmocka_unit_test(a_flood_pushes_out_itself),
-        cmocka_unit_test(a_handshake_is_not_disturbed),
-        cmocka_unit_test(the_secret_is_handed_out_to_neighbours),
-        cmocka_unit_test(a_secret_where_none_is_expected_is_refused),
-        cmocka_unit_test(another_secret_is_refused),
-        cmocka_unit_test(a_member_cannot_speak_for_another),
-        cmocka_unit_test(texts_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members in threads agree over real sockets of this machine, or all learn why not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "bootstrap/roster.h"
 #include "os/clock.h"
 #include "os/thread.h"
 #include "support/persons.h"
 #include "support/ports.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define MEMBERS_MAX 8
@@ -165,9 +157,8 @@ static void parts_fail(int count, int status, const char *word)
     parts_fail_because(count, status, HEARTH_REASON_NONE, word);
 }
 
-static void members_agree(void **state)
+TEST(members_agree)
 {
-    (void)state;
     for (int round = 0; round < 8; round++) {
         int count = 2 + round % 4;
         if (round & 1)
@@ -183,9 +174,8 @@ static void members_agree(void **state)
     }
 }
 
-static void a_name_leads_there_too(void **state)
+TEST(a_name_leads_there_too)
 {
-    (void)state;
     address_draw();
     char text[SOCK_TEXT_MAX + 16];
     snprintf(text, sizeof text, "localhost:%s", strrchr(address, ':') + 1);
@@ -197,14 +187,13 @@ static void a_name_leads_there_too(void **state)
     parts_clear(3);
 }
 
-static void a_static_list_needs_no_ranks(void **state)
+TEST(a_static_list_needs_no_ranks)
 {
     char texts[3][SOCK_TEXT_MAX];
     const char *peers[3] = {texts[0], texts[1], texts[2]};
     struct sock_addr addr, bound[3];
     struct error error;
 
-    (void)state;
     parts_set(3, 3, false);
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
     for (int i = 0; i < 3; i++) {
@@ -238,9 +227,8 @@ static void a_static_list_needs_no_ranks(void **state)
     parts_fail(1, HEARTH_INVALID, "HEARTH_RANK");
 }
 
-static void a_world_of_one_needs_nobody(void **state)
+TEST(a_world_of_one_needs_nobody)
 {
-    (void)state;
     parts_set(1, 1, false);
     parts[0].setup.rendezvous = NULL;
     parts_run(1);
@@ -248,9 +236,8 @@ static void a_world_of_one_needs_nobody(void **state)
     parts_clear(1);
 }
 
-static void contradictions_are_told_to_all(void **state)
+TEST(contradictions_are_told_to_all)
 {
-    (void)state;
     address_draw();
     parts_set(3, 3, true);
     parts[2].setup.size = 4;
@@ -271,9 +258,8 @@ static void contradictions_are_told_to_all(void **state)
     parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER, "rank 1 was given twice");
 }
 
-static void another_job_is_sent_away(void **state)
+TEST(another_job_is_sent_away)
 {
-    (void)state;
     address_draw();
     parts_set(3, 2, true);
     parts[2].setup.rank = 1;
@@ -289,9 +275,8 @@ static void another_job_is_sent_away(void **state)
     parts_clear(3);
 }
 
-static void missing_ranks_are_named(void **state)
+TEST(missing_ranks_are_named)
 {
-    (void)state;
     address_draw();
     parts_set(2, 5, true);
     for (int i = 0; i < 2; i++)
@@ -300,9 +285,8 @@ static void missing_ranks_are_named(void **state)
     parts_fail(2, HEARTH_TIMEOUT, "missing: rank 2-4");
 }
 
-static void nobody_there_is_said(void **state)
+TEST(nobody_there_is_said)
 {
-    (void)state;
     address_draw();
     parts_set(1, 2, true);
     parts[0].setup.rank = 1;
@@ -339,14 +323,13 @@ static void speak(void *arg)
         sock_close(fds[--count]);
 }
 
-static void other_programs_are_recognized(void **state)
+TEST(other_programs_are_recognized)
 {
     static const char *const words[] = {"HTTP/1.1 400 Bad Request\r\n\r\n", ""};
     struct sock_addr addr, bound;
     struct thread thread;
     struct error error;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct other other = {.words = words[i]};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
@@ -367,13 +350,12 @@ static void other_programs_are_recognized(void **state)
     }
 }
 
-static void strangers_do_not_disturb(void **state)
+TEST(strangers_do_not_disturb)
 {
     struct sock_addr addr;
     struct error error;
     int fds[200], count = 0;
 
-    (void)state;
     address_draw();
     assert_int_equal(sock_addr_parse(address, 0, &addr), HEARTH_OK);
     parts_set(2, 2, true);
@@ -405,9 +387,8 @@ static void strangers_do_not_disturb(void **state)
     parts_clear(2);
 }
 
-static void members_with_a_secret_agree(void **state)
+TEST(members_with_a_secret_agree)
 {
-    (void)state;
     for (int local = 0; local < 2; local++) {
         if (local)
             unix_name();
@@ -429,11 +410,10 @@ static void members_with_a_secret_agree(void **state)
     }
 }
 
-static void whoever_serves_hands_out_the_secret(void **state)
+TEST(whoever_serves_hands_out_the_secret)
 {
     static const uint8_t offers[3][SECRET_LEN] = {{0x10}, {0x11}, {0x12}};
 
-    (void)state;
     unix_name();
     for (int armed = 0; armed < 2; armed++) {
         parts_set(3, 3, true);
@@ -482,9 +462,8 @@ static void stray(int status, enum hearth_reason reason, const char *word, const
     parts_clear(3);
 }
 
-static void who_does_not_belong_is_told_and_named(void **state)
+TEST(who_does_not_belong_is_told_and_named)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         address_draw();
         parts_set(3, 2, true);
@@ -508,9 +487,8 @@ static void who_does_not_belong_is_told_and_named(void **state)
     }
 }
 
-static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
+TEST(a_member_whose_key_was_revoked_is_told_and_named)
 {
-    (void)state;
     address_draw();
     parts_set(3, 2, true);
     part_arm(1, 1);
@@ -522,11 +500,10 @@ static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
           "was revoked (hearth trust)");
 }
 
-static void a_neighbour_who_does_not_belong_is_told(void **state)
+TEST(a_neighbour_who_does_not_belong_is_told)
 {
     static const uint8_t offer[SECRET_LEN] = {3};
 
-    (void)state;
     unix_name();
     for (int i = 0; i < 4; i++) {
         parts_set(3, 2, true);
@@ -548,9 +525,8 @@ static void a_neighbour_who_does_not_belong_is_told(void **state)
     }
 }
 
-static void wrong_setups_are_refused(void **state)
+TEST(wrong_setups_are_refused)
 {
-    (void)state;
     parts_set(1, 0, false);
     parts_run(1);
     parts_fail(1, HEARTH_INVALID, "0 members");
@@ -568,11 +544,10 @@ static void wrong_setups_are_refused(void **state)
     parts_fail(1, HEARTH_INVALID, "rendezvous");
 }
 
-static void memory_that_runs_out_is_said(void **state)
+TEST(memory_that_runs_out_is_said)
 {
     int status = HEARTH_NO_MEMORY;
 
-    (void)state;
     for (int allowed = 0; status == HEARTH_NO_MEMORY; allowed++) {
         assert_true(allowed < 100);
         address_draw();
@@ -585,28 +560,4 @@ static void memory_that_runs_out_is_said(void **state)
             parts_fail(1, HEARTH_NO_MEMORY, "memory");
     }
     parts_fail(1, HEARTH_TIMEOUT, "missing: rank 1");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_agree),
-        cmocka_unit_test(a_name_leads_there_too),
-        cmocka_unit_test(a_static_list_needs_no_ranks),
-        cmocka_unit_test(a_world_of_one_needs_nobody),
-        cmocka_unit_test(contradictions_are_told_to_all),
-        cmocka_unit_test(another_job_is_sent_away),
-        cmocka_unit_test(missing_ranks_are_named),
-        cmocka_unit_test(nobody_there_is_said),
-        cmocka_unit_test(other_programs_are_recognized),
-        cmocka_unit_test(strangers_do_not_disturb),
-        cmocka_unit_test(members_with_a_secret_agree),
-        cmocka_unit_test(whoever_serves_hands_out_the_secret),
-        cmocka_unit_test(who_does_not_belong_is_told_and_named),
-        cmocka_unit_test(a_member_whose_key_was_revoked_is_told_and_named),
-        cmocka_unit_test(a_neighbour_who_does_not_belong_is_told),
-        cmocka_unit_test(wrong_setups_are_refused),
-        cmocka_unit_test(memory_that_runs_out_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

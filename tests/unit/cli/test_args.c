@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of flags, flags of a command line, and what is said when they are wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/shared/args.h"
 #include "cli/shared/text.h"
+#include "support/suite.h"
 
 /* ---- single values ---- */
 
-static void test_count(void **state)
+TEST(test_count)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t count;
@@ -46,7 +36,7 @@ static void test_count(void **state)
     }
 }
 
-static void test_size(void **state)
+TEST(test_size)
 {
     static const struct {
         const char *text;
@@ -83,7 +73,6 @@ static void test_size(void **state)
                                       "99999999999999999999",
                                       "1099511627777"};
     size_t bytes = 77;
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         if (!args_size(good[i].text, &bytes) || bytes != good[i].bytes)
             fail_msg("%s gives %zu", good[i].text, bytes);
@@ -95,12 +84,11 @@ static void test_size(void **state)
     }
 }
 
-static void test_rate(void **state)
+TEST(test_rate)
 {
     static const char *const bad[] = {"",        "1",       "gbit",      "0gbit", "-1gbit", "1gb",  "1MBps",
                                       "infgbit", "nangbit", "1.2.3gbit", "bps",   "1psb",   "1xbps"};
     double rate = 7;
-    (void)state;
     assert_true(args_rate("1gbit", &rate) && rate == 125e6);
     assert_true(args_rate("100mbit", &rate) && rate == 12.5e6);
     assert_true(args_rate("2.5Gbit", &rate) && rate == 312.5e6);
@@ -117,11 +105,10 @@ static void test_rate(void **state)
     }
 }
 
-static void test_duration(void **state)
+TEST(test_duration)
 {
     static const char *const bad[] = {"", "5", "us", "-1us", "1min", "1 us", "inf s", "0x1us", ".us"};
     double seconds = 7;
-    (void)state;
     assert_true(args_duration("200us", &seconds) && fabs(seconds - 200e-6) < 1e-15);
     assert_true(args_duration("1ms", &seconds) && fabs(seconds - 1e-3) < 1e-15);
     assert_true(args_duration("0.5s", &seconds) && seconds == 0.5);
@@ -134,10 +121,9 @@ static void test_duration(void **state)
     }
 }
 
-static void test_int(void **state)
+TEST(test_int)
 {
     int64_t value = 7;
-    (void)state;
     assert_true(args_int("1", 1, 9, &value) && value == 1);
     assert_true(args_int("-3", -9, 9, &value) && value == -3);
     value = 7;
@@ -150,10 +136,9 @@ static void test_int(void **state)
     assert_int_equal(value, 7);
 }
 
-static void test_nearest(void **state)
+TEST(test_nearest)
 {
     static const char *const names[] = {"ranks", "rank", "bytes", "algo"};
-    (void)state;
     assert_string_equal(args_nearest("rnaks", names, 4), "ranks");
     assert_string_equal(args_nearest("byte", names, 4), "bytes");
     assert_string_equal(args_nearest("al", names, 4), "algo");
@@ -220,11 +205,10 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
     return code;
 }
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
     struct options o = {.ranks = 8, .iters = 5};
     char said[512];
-    (void)state;
     const char *const first[] = {"test",           "--ranks",      "3", "--json", "--bytes=64K",
                                  "--colour=green", "--iters=auto", NULL};
     assert_int_equal(parse(&o, first, said, sizeof said), ARGS_GO);
@@ -240,7 +224,7 @@ static void test_parse(void **state)
 }
 
 /* Each wrong line exits with 2 and says the flag, the value, and what it takes. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         const char *words[4];
@@ -271,7 +255,6 @@ static void test_refusals(void **state)
         {{"test", "word"}, {"'word' is not a flag"}},
         {{"test", "--"}, {"'--' is not a flag"}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct options o = {.ranks = 8};
         char said[1024];
@@ -287,7 +270,7 @@ static void test_refusals(void **state)
 }
 
 /* A message has one dash; what stands after -- is not read. */
-static void test_rest(void **state)
+TEST(test_rest)
 {
     int count = 1;
     char **rest = NULL;
@@ -301,7 +284,6 @@ static void test_rest(void **state)
     char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
          help[] = "--help";
     char *line[] = {name, n, four, end, flag, help, end, NULL};
-    (void)state;
     assert_int_equal(args_parse(&usage, 7, line), ARGS_GO);
     assert_true(count == 4 && !json && rest == line + 4);
     char *equals[] = {name, five, flag, NULL};
@@ -317,7 +299,7 @@ static void test_rest(void **state)
 }
 
 /* Where a program must be there, it begins with the first word that is no flag. */
-static void test_program_without_dashes(void **state)
+TEST(test_program_without_dashes)
 {
     int count = 1;
     char **rest = NULL;
@@ -329,7 +311,6 @@ static void test_program_without_dashes(void **state)
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     char name[] = "test", n[] = "-n", two[] = "2", program[] = "prog", help[] = "--help", end[] = "--";
     char *line[] = {name, n, two, program, help, end, NULL};
-    (void)state;
     assert_int_equal(args_parse(&usage, 6, line), ARGS_GO);
     assert_true(count == 2 && given && rest == line + 3);
     char *dashed[] = {name, end, n, NULL};
@@ -339,7 +320,7 @@ static void test_program_without_dashes(void **state)
 }
 
 /* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
-static void test_words(void **state)
+TEST(test_words)
 {
     const char *id = NULL, *label = NULL, *file = NULL;
     bool json = false;
@@ -354,7 +335,6 @@ static void test_words(void **state)
          more[] = "s3cret";
     char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},
          *none[] = {name, flag, NULL}, *many[] = {name, one, one, more, NULL};
-    (void)state;
     assert_int_equal(args_parse(&usage, 5, both), ARGS_GO);
     assert_true(id == one && label == dash && json && strcmp(file, "x") == 0);
     id = label = NULL;
@@ -379,9 +359,8 @@ static void test_words(void **state)
     assert_null(strstr(said, more));
 }
 
-static void test_texts(void **state)
+TEST(test_texts)
 {
-    (void)state;
     assert_string_equal(text_bytes(4).s, "4 B");
     assert_string_equal(text_bytes(1835008).s, "1.75 MiB");
     assert_string_equal(text_bytes(104857600).s, "100 MiB");
@@ -394,17 +373,4 @@ static void test_texts(void **state)
     assert_string_equal(text_count(UINT64_MAX).s, "18,446,744,073,709,551,615");
     assert_string_equal(text_ratio(0.844).s, "0.84");
     assert_string_equal(text_ratio(12339.9).s, "12,339");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_size),  cmocka_unit_test(test_count),
-        cmocka_unit_test(test_rate),  cmocka_unit_test(test_duration),
-        cmocka_unit_test(test_int),   cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_parse), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_rest),  cmocka_unit_test(test_program_without_dashes),
-        cmocka_unit_test(test_words), cmocka_unit_test(test_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

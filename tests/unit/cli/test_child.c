@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program behind a host agent that is spawned: this test is the host agent too, when it is called so. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/run/agent_link.h"
 #include "cli/run/child.h"
 #include "cli/run/host_agent.h"
+#include "support/suite.h"
 
 #define PATIENCE 2000 /* times 10 ms */
 

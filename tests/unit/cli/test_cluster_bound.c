@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an all_reduce takes at least, on lines of several shapes. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #include "cli/bench/cluster_bench.h"
+#include "support/suite.h"
 
 #define FAST 100e6 /* bytes a second */
 #define SLOW 2e6
@@ -35,9 +29,8 @@ static void assert_bound(int count, double narrowest, double s_per_byte)
     assert_true(fabs(bound.s_per_byte - s_per_byte) * SLOW < 1e-9);
 }
 
-static void equal_lines(void **state)
+TEST(equal_lines)
 {
-    (void)state;
     for (int count = 2; count <= CLUSTER_MEMBERS_MAX; count *= 2) {
         begin(count);
         assert_bound(count, FAST, 2.0 * (count - 1) / count / FAST); /* what a ring takes */
@@ -45,9 +38,8 @@ static void equal_lines(void **state)
 }
 
 /* A ring would send 2 (N - 1) / N buffers by the slow line; the best plan sends one. */
-static void one_slow_line(void **state)
+TEST(one_slow_line)
 {
-    (void)state;
     for (int down = 0; down < 2; down++) {
         begin(4);
         for (int k = 0; k < 4; k++)
@@ -56,9 +48,8 @@ static void one_slow_line(void **state)
     }
 }
 
-static void a_slow_trunk(void **state)
+TEST(a_slow_trunk)
 {
-    (void)state;
     begin(6);
     for (int i = 0; i < 6; i++) {
         for (int k = 0; k < 6; k++)
@@ -69,17 +60,15 @@ static void a_slow_trunk(void **state)
 }
 
 /* Some way round is faster than the direct one. */
-static void a_slow_path_is_avoided(void **state)
+TEST(a_slow_path_is_avoided)
 {
-    (void)state;
     begin(4);
     status.rate[1][2] = SLOW;
     assert_bound(4, FAST, 1.5 / FAST);
 }
 
-static void members_of_one_machine(void **state)
+TEST(members_of_one_machine)
 {
-    (void)state;
     begin(4);
     status.rate[2][3] = status.rate[3][2] = 0;
     status.inside[2][3] = status.inside[3][2] = true;
@@ -90,23 +79,9 @@ static void members_of_one_machine(void **state)
     assert_bound(4, 0, 0); /* there is one machine */
 }
 
-static void what_was_not_measured(void **state)
+TEST(what_was_not_measured)
 {
-    (void)state;
     begin(3);
     status.rate[0][2] = 0;
     assert_bound(3, 0, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_lines),
-        cmocka_unit_test(one_slow_line),
-        cmocka_unit_test(a_slow_trunk),
-        cmocka_unit_test(a_slow_path_is_avoided),
-        cmocka_unit_test(members_of_one_machine),
-        cmocka_unit_test(what_was_not_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

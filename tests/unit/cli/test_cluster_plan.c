@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a starter tells the machines that are up: bytes and limits; and what they do then, among nodes of this
  * process: the measurement, and the demo with images that only the starter has. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/bench/cluster_bench.h"
 #include "cli/demo/cluster_demo.h"
 #include "cli/shared/rank_threads.h"
+#include "support/suite.h"
 
 #define NODES 3
 
@@ -49,12 +39,11 @@ static struct cluster_plan demo_sample(void)
 
 /* ---- bytes ---- */
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
     uint8_t bytes[CLUSTER_PLAN_LEN], again[CLUSTER_PLAN_LEN];
     const char *why;
     struct cluster_plan plans[] = {bench_sample(), demo_sample()}, out;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         cluster_plan_encode(&plans[i], bytes);
         assert_true(cluster_plan_decode(&out, bytes, &why));
@@ -79,10 +68,9 @@ static bool refused(const struct cluster_plan *plan, const char *what)
     return !good && strcmp(why, what) == 0;
 }
 
-static void test_bench_limits(void **state)
+TEST(test_bench_limits)
 {
     struct cluster_plan plan = bench_sample();
-    (void)state;
     plan.bench.size_count = 0;
     assert_true(refused(&plan, "the number of sizes"));
     plan.bench.size_count = CLUSTER_SIZES_MAX + 1;
@@ -102,10 +90,9 @@ static void test_bench_limits(void **state)
     assert_true(refused(&plan, "its kind"));
 }
 
-static void test_demo_limits(void **state)
+TEST(test_demo_limits)
 {
     struct cluster_plan plan = demo_sample();
-    (void)state;
     plan.demo.width = 0;
     assert_true(refused(&plan, "the images"));
     plan = demo_sample();
@@ -132,12 +119,11 @@ static void test_demo_limits(void **state)
     assert_true(refused(&plan, "a codec"));
 }
 
-static void test_other_version(void **state)
+TEST(test_other_version)
 {
     uint8_t bytes[CLUSTER_PLAN_LEN];
     struct cluster_plan plan = bench_sample();
     const char *why;
-    (void)state;
     cluster_plan_encode(&plan, bytes);
     bytes[4]++;
     assert_false(cluster_plan_decode(&plan, bytes, &why));
@@ -185,10 +171,9 @@ static void job_share(void *arg, int index)
                                           &m->plans[index], &m->starter[index]);
 }
 
-static void test_share(void **state)
+TEST(test_share)
 {
     struct members *m = members_open();
-    (void)state;
     for (m->starters = 0; m->starters < 1u << NODES; m->starters++) {
         rank_threads_run(&m->threads, job_share, m);
         int first = m->starters & 1 ? 0 : m->starters & 2 ? 1 : m->starters & 4 ? 2 : -1;
@@ -225,11 +210,10 @@ static void job_bench(void *arg, int index)
         cluster_bench_run(hearth_node_world(m->nodes[index]), &m->plans[0].bench, seen, &rows, NULL);
 }
 
-static void test_bench(void **state)
+TEST(test_bench)
 {
     static const char *const codecs[] = {"none", "int8", "topk:0.01"};
     struct members *m = members_open();
-    (void)state;
     for (int c = 0; c < 3; c++) {
         m->plans[0] = bench_sample();
         snprintf(m->plans[0].bench.codec, CLUSTER_CODEC_MAX, "%s", codecs[c]);
@@ -255,10 +239,9 @@ static void job_quit(void *arg, int index)
     }
 }
 
-static void test_quit(void **state)
+TEST(test_quit)
 {
     struct members *m = members_open();
-    (void)state;
     rank_threads_run(&m->threads, job_quit, m);
     assert_int_equal(m->status[1], HEARTH_CANCELLED);
     assert_int_not_equal(m->status[0], HEARTH_OK);
@@ -305,10 +288,9 @@ static void job_demo(void *arg, int index)
     free(race);
 }
 
-static void test_demo(void **state)
+TEST(test_demo)
 {
     struct members *m = members_open();
-    (void)state;
     m->plans[0] = demo_sample();
     make_images(&m->train, &m->plans[0].demo, 60);
     make_images(&m->test, &m->plans[0].demo, 20);
@@ -327,15 +309,4 @@ static void test_demo(void **state)
     dataset_free(&m->train);
     dataset_free(&m->test);
     members_close(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_bench_limits),
-        cmocka_unit_test(test_demo_limits), cmocka_unit_test(test_other_version),
-        cmocka_unit_test(test_share),       cmocka_unit_test(test_bench),
-        cmocka_unit_test(test_quit),        cmocka_unit_test(test_demo),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster as a table and as lines of events, and questions about it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/cluster/cluster_table.h"
+#include "support/suite.h"
 
 #define ID_A "0101010101010101010101010101010101010101010101010101010101010101"
 #define ID_B "0202020202020202020202020202020202020202020202020202020202020202"
@@ -45,9 +35,8 @@ static void fill(void)
     status.inside[1][0] = true;
 }
 
-static void test_questions(void **state)
+TEST(test_questions)
 {
-    (void)state;
     fill();
     assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_BENCH), 1); /* without this one */
     assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_DEMO), 1);
@@ -62,9 +51,8 @@ static void test_questions(void **state)
 }
 
 /* A machine with two members has one set of ways. */
-static void test_paths(void **state)
+TEST(test_paths)
 {
-    (void)state;
     fill();
     assert_true(cluster_status_path(&status, ID_A, ID_B) == 100e6);
     assert_true(cluster_status_path(&status, ID_B, ID_A) < 0);
@@ -78,11 +66,10 @@ static void test_paths(void **state)
     assert_true(cluster_status_measured(&status, HEARTH_ROLE_BENCH));
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
     char *text = NULL;
     size_t len = 0;
-    (void)state;
     fill();
     FILE *file = open_memstream(&text, &len);
     assert_non_null(file);
@@ -104,11 +91,10 @@ static void test_table(void **state)
 }
 
 /* What was so before a member died is not shown as if it were so now. */
-static void test_dead_member(void **state)
+TEST(test_dead_member)
 {
     char *text = NULL;
     size_t len = 0;
-    (void)state;
     fill();
     snprintf(status.members[1].state, sizeof status.members[1].state, "dead");
     FILE *file = open_memstream(&text, &len);
@@ -119,12 +105,11 @@ static void test_dead_member(void **state)
     free(text);
 }
 
-static void test_events(void **state)
+TEST(test_events)
 {
     char text[512];
     struct hearth_event event = {
         .size = sizeof event, .kind = HEARTH_EVENT_JOINED, .id = ID_A, .name = "an\033na"};
-    (void)state;
     cluster_event_text(&event, text, sizeof text);
     assert_int_equal(strncmp(text, "joined an?na ", 13), 0);
     assert_int_equal(strlen(text), 13 + 14); /* and the short form of its id */
@@ -142,12 +127,11 @@ static void test_events(void **state)
     assert_string_equal(text, "job wanted: train");
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
     char *text = NULL;
     size_t len = 0;
     struct hearth_event event = {.kind = HEARTH_EVENT_LEADER, .name = "ben"};
-    (void)state;
     FILE *file = open_memstream(&text, &len);
     assert_non_null(file);
     cluster_event_line(file, &event, 1000000);
@@ -157,13 +141,4 @@ static void test_lines(void **state)
     assert_int_equal(strncmp(text + 8, " leads ben\n", 11), 0);
     assert_non_null(strstr(text, " a?b\n"));
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_questions),   cmocka_unit_test(test_paths),  cmocka_unit_test(test_table),
-        cmocka_unit_test(test_dead_member), cmocka_unit_test(test_events), cmocka_unit_test(test_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The demo on a terminal: the bar is gone before a line is printed, in whatever order ranks tell news. */
 #define _GNU_SOURCE /* posix_openpt */
-
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cli/demo/demo.h"
+#include "support/suite.h"
 
 #define BAR_MS 350 /* before that no bar is shown */
 
@@ -58,13 +49,12 @@ static bool run(struct race *race, void *arg)
     return false;
 }
 
-static void the_bar_is_gone(void **state)
+TEST(the_bar_is_gone)
 {
     static struct race race;
     static char text[65536];
     char report[] = "/tmp/hearth-show-XXXXXX";
     struct demo demo = {.data = "nowhere", .target = 80, .steps_max = 10, .report = report};
-    (void)state;
     close(mkstemp(report));
     race_init(&race);
     take_terminal();
@@ -82,10 +72,4 @@ static void the_bar_is_gone(void **state)
     const char *wiped = strstr(bar, "\r\033[K"), *row = strstr(bar, "plain ");
     assert_true(wiped && row && wiped < row);
     close(terminal);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_bar_is_gone)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings are judged by the worst and printed with their fix; rulesets of firewalls are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/firewall.h"
 #include "printed.h"
+#include "support/suite.h"
 
-static void test_findings(void **state)
+TEST(test_findings)
 {
     struct doctor *d = calloc(1, sizeof *d);
     struct printed out;
-    (void)state;
     assert_non_null(d);
     doctor_fix(d, "of nothing");
     assert_int_equal(doctor_worst(d), VERDICT_PASS);
@@ -51,7 +42,7 @@ static void test_findings(void **state)
 #define NFT_TAIL                                                                                             \
     "\t}\n\tchain forward {\n\t\ttype filter hook forward priority 0; policy drop;\n\t\tdrop\n\t}\n}\n"
 
-static void test_nft(void **state)
+TEST(test_nft)
 {
     static const struct {
         const char *text;
@@ -68,7 +59,6 @@ static void test_nft(void **state)
         {NFT_HEAD("drop") "\t\ttcp dport 52415-52431 accept\n" NFT_TAIL, true, true},
         {NFT_HEAD("drop") "\t\ttcp dport 22 accept\n\t\ttcp dport 52416 drop\n" NFT_TAIL, true, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct firewall_view view = firewall_read_nft(cases[i].text);
         if (view.closed != cases[i].closed || view.opened != cases[i].opened)
@@ -77,7 +67,7 @@ static void test_nft(void **state)
     }
 }
 
-static void test_iptables(void **state)
+TEST(test_iptables)
 {
     static const struct {
         const char *text;
@@ -91,17 +81,9 @@ static void test_iptables(void **state)
         {"-P INPUT DROP\n-A INPUT -p tcp -m tcp --dport 52415:52431 -j ACCEPT\n", true, true},
         {"-P INPUT DROP\n-A INPUT -p tcp -m tcp --dport 52416 -j ACCEPT", true, true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct firewall_view view = firewall_read_iptables(cases[i].text);
         if (view.closed != cases[i].closed || view.opened != cases[i].opened)
             fail_msg("case %zu: closed %d, opened %d", i, view.closed, view.opened);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_findings), cmocka_unit_test(test_nft),
-                                       cmocka_unit_test(test_iptables)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of hosts, and which rank goes where. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
 #include "cli/run/hosts.h"
 #include "os/host.h"
+#include "support/suite.h"
 
 static struct hosts hosts;
 static char why[512];
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
-    (void)state;
     assert_true(hosts_parse("a,b:2,user@c,[fe80::1]:4,fe80::2", &hosts, why, sizeof why));
     assert_int_equal(hosts.count, 5);
     assert_int_equal(hosts.ranks, 9);
@@ -32,10 +22,9 @@ static void test_parse(void **state)
     assert_int_equal(hosts.list[4].count, 1);
 }
 
-static void test_local(void **state)
+TEST(test_local)
 {
     char own[HOST_NAME_LEN], list[HOST_NAME_LEN + 64];
-    (void)state;
     host_name(own, sizeof own);
     snprintf(list, sizeof list, "localhost,127.0.0.1,nobody@localhost,elsewhere.invalid,%s", own);
     assert_true(hosts_parse(list, &hosts, why, sizeof why));
@@ -45,12 +34,11 @@ static void test_local(void **state)
     assert_false(host_same(&hosts.list[0], &hosts.list[3]));
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const char *const bad[] = {"",      ",",   "a,",   ",a",   "a,,b", "a:0",    "a:x", "a:", "a:1025",
                                       "-oX=y", "a b", "a;b",  "$(x)", "[::1", "[::1]x", "@a",  "u@", "u@-a",
                                       "u@v@w", "a'b", "a:-1", "a/b",  "a\nb", "[]:2",   "a\\b"};
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         why[0] = 0;
         if (hosts_parse(bad[i], &hosts, why, sizeof why))
@@ -63,10 +51,9 @@ static void test_refusals(void **state)
     assert_non_null(strstr(why, "1024 ranks"));
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     static char list[4 * HOST_NAME_LEN + 8];
-    (void)state;
     memset(list, 'a', HOST_NAME_LEN);
     list[HOST_NAME_LEN] = 0;
     assert_false(hosts_parse(list, &hosts, why, sizeof why));
@@ -79,10 +66,9 @@ static void test_limits(void **state)
     assert_non_null(strstr(why, "256 hosts"));
 }
 
-static void test_fill(void **state)
+TEST(test_fill)
 {
     static const char *const expected[] = {"a", "a", "b", "b", "b"};
-    (void)state;
     assert_true(hosts_parse("a,b:2", &hosts, why, sizeof why));
     assert_true(hosts_fill(&hosts, 0, why, sizeof why) && hosts.ranks == 3);
     assert_true(hosts_fill(&hosts, 3, why, sizeof why) && hosts.ranks == 3);
@@ -91,12 +77,4 @@ static void test_fill(void **state)
     assert_true(hosts_fill(&hosts, 5, why, sizeof why) && hosts.ranks == 5);
     for (int r = 0; r < 5; r++)
         assert_string_equal(hosts_find(&hosts, r)->name, expected[r]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_local),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
-                                       cmocka_unit_test(test_fill)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

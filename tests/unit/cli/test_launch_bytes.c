@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between launcher and host agent, and the one with the secret: it reaches the program by a
  * descriptor, and no buffer keeps it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +10,7 @@
 #include "cli/run/launch_message.h"
 #include "cli/shared/signals.h"
 #include "security/secret.h"
+#include "support/suite.h"
 
 #define PATIENCE_MS 20000
 
@@ -52,11 +44,10 @@ static void close_line(struct line *line)
     launch_stream_close(&line->up);
 }
 
-static void test_launch_frames(void **state)
+TEST(test_launch_frames)
 {
     struct line line;
     struct launch_frame frame;
-    (void)state;
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, "A=B", 3));
     assert_true(launch_stream_add(&line.down, LAUNCH_INPUT_END, NULL, 0));
@@ -72,10 +63,9 @@ static void test_launch_frames(void **state)
     close_line(&line);
 }
 
-static void test_sent_secret_is_wiped(void **state)
+TEST(test_sent_secret_is_wiped)
 {
     struct line line;
-    (void)state;
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, token, strlen(token)));
     assert_true(holds(&line.down, token)); /* what is no secret stays, so the next look means something */
@@ -85,12 +75,11 @@ static void test_sent_secret_is_wiped(void **state)
 }
 
 /* Even when the pipe was full: then it goes when there is room. */
-static void test_waiting_secret_is_wiped(void **state)
+TEST(test_waiting_secret_is_wiped)
 {
     static char filling[300000];
     struct line line;
     struct launch_frame frame = {.kind = 0};
-    (void)state;
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, filling, sizeof filling));
     assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
@@ -110,11 +99,10 @@ static void test_waiting_secret_is_wiped(void **state)
 }
 
 /* What waits behind the secret stays whole. */
-static void test_wipe_keeps_the_rest(void **state)
+TEST(test_wipe_keeps_the_rest)
 {
     struct line line;
     struct launch_frame frame;
-    (void)state;
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
     assert_true(launch_stream_add(&line.down, LAUNCH_GO, "\1", 1));
@@ -179,11 +167,10 @@ static void send_program(struct kept *k, const char *script)
         assert_true(launch_stream_add(&k->down, LAUNCH_ARG, args[i], strlen(args[i])));
 }
 
-static void test_program_gets_it(void **state)
+TEST(test_program_gets_it)
 {
     struct kept k;
     struct launch_frame frame;
-    (void)state;
     setenv("HEARTH_SECRET", "of somebody else", 1);
     start_host_agent(&k);
     unsetenv("HEARTH_SECRET");
@@ -197,11 +184,10 @@ static void test_program_gets_it(void **state)
     end_host_agent(&k);
 }
 
-static void test_program_without(void **state)
+TEST(test_program_without)
 {
     struct kept k;
     struct launch_frame frame;
-    (void)state;
     start_host_agent(&k);
     send_program(&k, "exit ${HEARTH_SECRET_FD-7}");
     assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
@@ -211,14 +197,13 @@ static void test_program_without(void **state)
 }
 
 /* Whoever sends such messages is no launcher: nothing is started. */
-static void test_wrong_secrets(void **state)
+TEST(test_wrong_secrets)
 {
     static char longer[SECRET_TOKEN_MAX];
     static const struct {
         const char *first;
         size_t first_len, second_len;
     } cases[] = {{token, 0, 0}, {longer, sizeof longer, 0}, {token, sizeof token - 1, sizeof token - 1}};
-    (void)state;
     memset(longer, 'x', sizeof longer);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct kept k;
@@ -236,12 +221,6 @@ static void test_wrong_secrets(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_launch_frames),           cmocka_unit_test(test_sent_secret_is_wiped),
-        cmocka_unit_test(test_waiting_secret_is_wiped), cmocka_unit_test(test_wipe_keeps_the_rest),
-        cmocka_unit_test(test_program_gets_it),         cmocka_unit_test(test_program_without),
-        cmocka_unit_test(test_wrong_secrets),
-    };
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each kind of message between launcher and host agent may carry. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/run/launch_message.h"
 #include "security/secret.h"
+#include "support/suite.h"
 
 /* A copy without a byte behind it: reading further is seen by a sanitizer. */
 static bool reads(int kind, const void *content, size_t len, struct launch_message *m)
@@ -26,7 +17,7 @@ static bool reads(int kind, const void *content, size_t len, struct launch_messa
     return good;
 }
 
-static void lengths_are_those_of_the_kind(void **state)
+TEST(lengths_are_those_of_the_kind)
 {
     static const struct {
         char kind;
@@ -49,7 +40,6 @@ static void lengths_are_those_of_the_kind(void **state)
     };
     struct launch_message m;
     char *ones = malloc(LAUNCH_CONTENT_MAX + 1);
-    (void)state;
     assert_non_null(ones);
     memset(ones, 1, LAUNCH_CONTENT_MAX + 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -62,10 +52,9 @@ static void lengths_are_those_of_the_kind(void **state)
     free(ones);
 }
 
-static void numbers_are_in_range(void **state)
+TEST(numbers_are_in_range)
 {
     struct launch_message m;
-    (void)state;
     assert_true(reads(LAUNCH_SIGNAL, "\7", 1, &m) && m.number == PASS_KILL);
     assert_false(reads(LAUNCH_SIGNAL, "\10", 1, &m));
     assert_false(reads(LAUNCH_GO, "\2", 1, &m));
@@ -78,10 +67,9 @@ static void numbers_are_in_range(void **state)
     assert_false(reads(LAUNCH_END, "\0\200", 2, &m));
 }
 
-static void a_failure_has_a_code_and_a_printable_reason(void **state)
+TEST(a_failure_has_a_code_and_a_printable_reason)
 {
     struct launch_message m;
-    (void)state;
     assert_false(reads(LAUNCH_FAILED, "", 0, &m));
     assert_false(reads(LAUNCH_FAILED, "\0well", 5, &m)); /* a job that failed must not end with 0 */
     assert_true(reads(LAUNCH_FAILED, "\177", 1, &m) && m.number == 127);
@@ -90,25 +78,13 @@ static void a_failure_has_a_code_and_a_printable_reason(void **state)
     assert_string_equal(m.reason, "no?[2J???");
 }
 
-static void texts_have_no_zero_inside(void **state)
+TEST(texts_have_no_zero_inside)
 {
     struct launch_message m;
-    (void)state;
     assert_false(reads(LAUNCH_VAR, "A=\0B", 4, &m));
     assert_false(reads(LAUNCH_ARG, "a\0", 2, &m));
     assert_false(reads(LAUNCH_DIR, "\0", 1, &m));
     assert_false(reads(LAUNCH_HELLO, "hearth host agent 9", 15, &m));
     assert_true(reads(LAUNCH_HELLO, LAUNCH_STREAM_GREETING, strlen(LAUNCH_STREAM_GREETING), &m));
     assert_true(reads('z', "from a later version", 20, &m) && m.kind == LAUNCH_NONE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_are_those_of_the_kind),
-        cmocka_unit_test(numbers_are_in_range),
-        cmocka_unit_test(a_failure_has_a_code_and_a_printable_reason),
-        cmocka_unit_test(texts_have_no_zero_inside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The demo's backward pass against finite differences of an independent forward pass in double. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/demo/mlp.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define IN    37 /* no multiple of anything in the code */
 #define OUT   7
@@ -94,11 +86,10 @@ static double slope_of(struct net *n, size_t param)
     return (above - below) / (2 * step);
 }
 
-static void test_gradient(void **state)
+TEST(test_gradient)
 {
     struct net n;
     double largest = 0;
-    (void)state;
     net_init(&n);
     double sum = mlp_gradient(&n.mlp, n.params, n.labels, BATCH, &n.work, n.gradient);
     assert_true(fabs(sum / BATCH - loss_of(&n)) < 1e-5);
@@ -115,11 +106,10 @@ static void test_gradient(void **state)
 
 /* The mean gradients of shares, weighted by size, are the whole batch's: what data-parallel training rests
  * on. */
-static void test_shares(void **state)
+TEST(test_shares)
 {
     struct net n;
     enum { FIRST = 4 };
-    (void)state;
     net_init(&n);
     float *joined = calloc(n.count, sizeof *joined), *input = calloc(BATCH * IN, sizeof *input);
     assert_true(joined && input);
@@ -140,10 +130,9 @@ static void test_shares(void **state)
     net_fini(&n);
 }
 
-static void test_learns(void **state)
+TEST(test_learns)
 {
     struct net n;
-    (void)state;
     net_init(&n);
     float *velocity = calloc(n.count, sizeof *velocity);
     assert_non_null(velocity);
@@ -160,12 +149,11 @@ static void test_learns(void **state)
     net_fini(&n);
 }
 
-static void test_init_repeats(void **state)
+TEST(test_init_repeats)
 {
     struct mlp mlp = {.in = IN, .hidden = WIDE, .out = OUT};
     size_t count = mlp_param_count(&mlp);
     float *a = calloc(count, sizeof *a), *b = calloc(count, sizeof *b);
-    (void)state;
     assert_true(a && b);
     mlp_init(&mlp, 1, a);
     mlp_init(&mlp, 1, b);
@@ -177,11 +165,10 @@ static void test_init_repeats(void **state)
 }
 
 /* Parts follow each other without gaps and cover the parameters. */
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
     struct mlp mlp = {.in = IN, .hidden = WIDE, .out = OUT};
     size_t at = 0;
-    (void)state;
     for (int p = 0; p < MLP_PARTS; p++) {
         struct mlp_shape shape = mlp_shape(&mlp, (enum mlp_part)p);
         assert_int_equal(shape.offset, at);
@@ -190,13 +177,4 @@ static void test_shapes(void **state)
     }
     assert_int_equal(at, IN * WIDE + WIDE + OUT * WIDE + OUT);
     assert_int_equal(at, mlp_param_count(&mlp));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradient),     cmocka_unit_test(test_shares), cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_init_repeats), cmocka_unit_test(test_shapes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

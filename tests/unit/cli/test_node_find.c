@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes by what people call them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cli/cluster/node_find.h"
+#include "support/suite.h"
 
 static const struct usage usage = {.name = "trust remove"};
 static struct heap heap;
@@ -71,11 +64,10 @@ static void assert_found(const char *text, const json_t *from, int number, const
     assert_string_equal(found.name, name);
 }
 
-static void names_and_short_forms(void **state)
+TEST_WITH(names_and_short_forms, begin, end)
 {
     char brief[NODE_ID_SHORT], full[NODE_ID_TEXT];
     struct node_id two = id_of(2), nine = id_of(9);
-    (void)state;
     assert_found("desk", NULL, 1, "desk");
     assert_found("shelf", status, 2, "shelf");
     node_id_short(&two, brief);
@@ -86,21 +78,11 @@ static void names_and_short_forms(void **state)
     assert_found(full, status, 9, "");
 }
 
-static void wrong_ones_are_refused(void **state)
+TEST_WITH(wrong_ones_are_refused, begin, end)
 {
     static const char *const wrong[] = {"twin", "", "broken", "no id", "sh", "shelf ", "nobody"};
     struct named_node found;
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(node_find(&usage, wrong[i], list, status, &found), EXIT_USAGE);
     assert_int_equal(node_find(&usage, "shelf", list, NULL, &found), EXIT_USAGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(names_and_short_forms, begin, end),
-        cmocka_unit_test_setup_teardown(wrong_ones_are_refused, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

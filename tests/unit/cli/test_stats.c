@@ -1,37 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Medians and percentiles of small samples, and buffers that repeat a block. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "cli/shared/stats.h"
+#include "support/suite.h"
 
-static void test_one_sample(void **state)
+TEST(test_one_sample)
 {
     double x[] = {7};
-    (void)state;
     struct stats s = stats_of(x, 1);
     assert_true(s.median == 7 && s.p99 == 7 && s.min == 7 && s.max == 7 && s.spread == 0);
 }
 
-static void test_median(void **state)
+TEST(test_median)
 {
     double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
-    (void)state;
     assert_true(stats_of(odd, 3).median == 3);
     assert_true(stats_of(even, 4).median == 2.5);
 }
 
-static void test_percentiles(void **state)
+TEST(test_percentiles)
 {
     double x[200];
-    (void)state;
     for (int i = 0; i < 200; i++)
         x[i] = 200 - i; /* 1..200, backwards */
     struct stats s = stats_of(x, 200);
@@ -41,11 +31,10 @@ static void test_percentiles(void **state)
     assert_true(stats_of(x, 200).p99 == 198);
 }
 
-static void test_pattern(void **state)
+TEST(test_pattern)
 {
     static const uint8_t block[] = {1, 2, 3, 4, 5};
     uint8_t buffer[64];
-    (void)state;
     for (size_t len = 0; len <= sizeof buffer; len++) {
         memset(buffer, 0xee, sizeof buffer);
         pattern_fill(buffer, len, block, sizeof block);
@@ -60,14 +49,13 @@ static void test_pattern(void **state)
     }
 }
 
-static void test_encode(void **state)
+TEST(test_encode)
 {
     float f32;
     double f64;
     uint16_t half;
     int8_t i8;
     uint64_t u64;
-    (void)state;
     pattern_encode(HEARTH_F32, 100, &f32);
     pattern_encode(HEARTH_F64, 100, &f64);
     assert_true(f32 == 100 && f64 == 100);
@@ -78,13 +66,4 @@ static void test_encode(void **state)
     pattern_encode(HEARTH_I8, 100, &i8);
     pattern_encode(HEARTH_U64, 100, &u64);
     assert_true(i8 == 100 && u64 == 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_sample), cmocka_unit_test(test_median), cmocka_unit_test(test_percentiles),
-        cmocka_unit_test(test_pattern),    cmocka_unit_test(test_encode),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

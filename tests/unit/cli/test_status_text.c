@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people see of a cluster: trouble first, everything once, and nothing breaks on what is missing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cli/cluster/status_text.h"
 #include "printed.h"
+#include "support/suite.h"
 
-static void test_status(void **state)
+TEST(test_status)
 {
     json_t *status = sample_status();
     struct printed out;
-    (void)state;
     status_print(status, printed_open(&out));
     const char *text = printed_text(&out);
     assert_int_equal(strncmp(text, "! laptop is degraded\n", 21), 0);
@@ -39,13 +31,12 @@ static void test_status(void **state)
     json_decref(status);
 }
 
-static void test_no_trouble(void **state)
+TEST(test_no_trouble)
 {
     json_t *status = json_pack("{s{sisisisss[{sissss}{sissss}]}}", "view", "epoch", 1, "term", 1, "leader", 1,
                                "state", "member", "members", "rank", 0, "name", "a", "state", "self", "rank",
                                1, "name", "b", "state", "healthy");
     struct printed out;
-    (void)state;
     assert_non_null(status);
     assert_int_equal(status_trouble(status, printed_open(&out)), 0);
     assert_string_equal(printed_text(&out), "");
@@ -59,13 +50,12 @@ static void test_no_trouble(void **state)
 }
 
 /* A guest that has died is nobody's trouble, least of all the machine's whose name it has. */
-static void test_guests_do_not_count(void **state)
+TEST(test_guests_do_not_count)
 {
     json_t *status = json_pack("{s{sisisisss[{sissss}{sisssss[s]}]}}", "view", "epoch", 1, "term", 1,
                                "leader", 0, "state", "member", "members", "rank", 0, "name", "a", "state",
                                "self", "rank", 1, "name", "a", "state", "dead", "flags", "guest");
     struct printed out;
-    (void)state;
     assert_non_null(status);
     assert_int_equal(status_trouble(status, printed_open(&out)), 0);
     assert_string_equal(printed_text(&out), "");
@@ -76,11 +66,10 @@ static void test_guests_do_not_count(void **state)
     json_decref(status);
 }
 
-static void test_stranded(void **state)
+TEST(test_stranded)
 {
     json_t *status = sample_status(), *view = json_object_get(status, "view");
     struct printed out;
-    (void)state;
     json_object_set_new(view, "state", json_string("stranded"));
     json_object_set_new(view, "why", json_string("nas and laptop are silent"));
     json_object_set_new(view, "leader", json_integer(-1));
@@ -98,11 +87,10 @@ static void test_stranded(void **state)
 }
 
 /* Many links are counted only. */
-static void test_many_links(void **state)
+TEST(test_many_links)
 {
     json_t *status = sample_status(), *links = json_object_get(status, "links");
     struct printed out;
-    (void)state;
     while (json_array_size(links) < STATUS_LINKS_SHOWN + 7)
         json_array_append(links, json_array_get(links, 0));
     status_print(status, printed_open(&out));
@@ -112,7 +100,7 @@ static void test_many_links(void **state)
 }
 
 /* Another version may leave out or change anything. */
-static void test_anything(void **state)
+TEST(test_anything)
 {
     static const char *const texts[] = {
         "{}",
@@ -122,7 +110,6 @@ static void test_anything(void **state)
         "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"\\u001b[2J\\u009b2J\"}]}}",
         "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"x\", \"state\": \"\\u0007\"}]}}",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *status = json_loads(texts[i], 0, NULL);
         struct printed out;
@@ -137,11 +124,10 @@ static void test_anything(void **state)
     }
 }
 
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
     json_t *status = sample_status();
     struct printed out;
-    (void)state;
     nodes_print(json_object_get(status, "nodes"), printed_open(&out));
     assert_string_equal(
         printed_text(&out),
@@ -155,16 +141,4 @@ static void test_nodes(void **state)
     assert_string_equal(printed_text(&out), "");
     printed_free(&out);
     json_decref(status);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_status),
-                                       cmocka_unit_test(test_no_trouble),
-                                       cmocka_unit_test(test_guests_do_not_count),
-                                       cmocka_unit_test(test_stranded),
-                                       cmocka_unit_test(test_many_links),
-                                       cmocka_unit_test(test_anything),
-                                       cmocka_unit_test(test_nodes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

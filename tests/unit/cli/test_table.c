@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns are aligned, empty ones left out, and what others sent cannot move a cursor. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cli/shared/table.h"
 #include "printed.h"
+#include "support/suite.h"
 
-static void test_plain_text(void **state)
+TEST(test_plain_text)
 {
     static const struct {
         const char *text, *plain;
@@ -33,7 +26,6 @@ static void test_plain_text(void **state)
                  {"a\xe2\x82\xac", "a\xe2\x82\xac", 5},
                  {"abc", "", 1}};
     char target[32];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(target, '!', sizeof target);
         assert_ptr_equal(plain_text(cases[i].text, target, cases[i].size), target);
@@ -41,11 +33,10 @@ static void test_plain_text(void **state)
     }
 }
 
-static void test_columns(void **state)
+TEST(test_columns)
 {
     struct table table;
     struct printed out;
-    (void)state;
     table_open(&table, "lrll");
     TABLE_ROW(&table, PAINT_DIM, "name", "count", "never", "end");
     TABLE_ROW(&table, PAINT_NONE,
@@ -64,11 +55,10 @@ static void test_columns(void **state)
     printed_free(&out);
 }
 
-static void test_many_rows(void **state)
+TEST(test_many_rows)
 {
     struct table table;
     struct printed out;
-    (void)state;
     table_open(&table, "rr");
     TABLE_ROW(&table, PAINT_DIM, "a", "b");
     for (int i = 0; i < 1000; i++)
@@ -80,12 +70,11 @@ static void test_many_rows(void **state)
 }
 
 /* Rows that cannot wait for those to come. */
-static void test_fixed_columns(void **state)
+TEST(test_fixed_columns)
 {
     static const int widths[] = {5, -4, 3, 0};
     const char *const row[] = {"1", "ab", "longer"};
     struct printed out;
-    (void)state;
     FILE *file = printed_open(&out);
     columns_print(file, widths, (const char *const[]){"size", "name", "n", "exact"}, 4);
     columns_print(file, widths, row, 3);
@@ -95,12 +84,4 @@ static void test_fixed_columns(void **state)
                                             "                 yes\n");
     printed_free(&out);
     assert_non_null(strstr(text_exact(false).s, "NO"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_text), cmocka_unit_test(test_columns),
-                                       cmocka_unit_test(test_many_rows),
-                                       cmocka_unit_test(test_fixed_columns)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

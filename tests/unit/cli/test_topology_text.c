@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map in its three forms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cli/cluster/topology_text.h"
 #include "cli/shared/json.h"
 #include "printed.h"
+#include "support/suite.h"
 
-static void test_text(void **state)
+TEST(test_text)
 {
     json_t *status = sample_status();
     struct printed out;
-    (void)state;
     topology_print(status, printed_open(&out));
     const char *text = printed_text(&out);
     assert_has(text, "3 members, 2 sites\n");
@@ -36,11 +28,10 @@ static void test_text(void **state)
     json_decref(status);
 }
 
-static void test_dot(void **state)
+TEST(test_dot)
 {
     json_t *status = sample_status();
     struct printed out;
-    (void)state;
     json_object_set_new(json_object_get(status, "cluster"), "name", json_string("my \"lab\"\\"));
     topology_dot(status, printed_open(&out));
     const char *text = printed_text(&out);
@@ -55,11 +46,10 @@ static void test_dot(void **state)
     json_decref(status);
 }
 
-static void test_part(void **state)
+TEST(test_part)
 {
     json_t *status = sample_status(), *part = topology_part(status);
     const json_t *slow = json_object_get(part, "bottleneck");
-    (void)state;
     assert_int_equal(json_count_of(slow, "from"), 0);
     assert_int_equal(json_count_of(slow, "to"), 2);
     assert_true(json_real_of(slow, "mbit") == 94);
@@ -72,7 +62,7 @@ static void test_part(void **state)
 }
 
 /* Ranks that nobody has, an order with repetitions, no members at all. */
-static void test_anything(void **state)
+TEST(test_anything)
 {
     static const char *const texts[] = {
         "{}",
@@ -81,7 +71,6 @@ static void test_anything(void **state)
         "[70]}",
         "{\"view\": {\"members\": [{\"rank\": 0}, {\"rank\": 1}]}, \"order\": [1, 0, 1], \"sites\": [1, 0, "
         "5]}"};
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *status = json_loads(texts[i], 0, NULL), *part;
         struct printed out;
@@ -98,11 +87,4 @@ static void test_anything(void **state)
         json_decref(part);
         json_decref(status);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_dot),
-                                       cmocka_unit_test(test_part), cmocka_unit_test(test_anything)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drives nodes. Real sockets, real time, one thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cluster_fixture.h"
 #include "connect/secure_stream.h"
 #include "os/clock.h"
+#include "support/suite.h"
 
 #define DEADLINE_NS (20 * NS_PER_S)
 

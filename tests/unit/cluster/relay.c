@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Passes bytes on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "os/clock.h"
 #include "relay.h"
+#include "os/clock.h"
+#include "support/suite.h"
 
 #define PIECE_MAX 700
 

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes nodes and joins them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "os/clock.h"
 #include "stream_pair.h"
+#include "os/clock.h"
+#include "support/suite.h"
 
 struct credentials *secure_stream_person(struct heap *heap, uint64_t instance)
 {

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cluster whose memory runs out: it does not open and leaves nothing behind, or it goes on when there is
  * some again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/cluster.h"
 #include "os/clock.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define PAUSE_NS (300 * NS_PER_MS)
@@ -61,12 +53,11 @@ static void place_fini(struct place *p)
     assert_int_equal(p->keys.blocks, 0);
 }
 
-static void test_opening_without_memory(void **state)
+TEST(test_opening_without_memory)
 {
     struct place place;
     struct error error;
     int64_t count = 0;
-    (void)state;
     watchdog(60, "opening without memory");
     place_init(&place, 1);
     for (; !place.cluster; count++) {
@@ -104,14 +95,13 @@ static const struct cluster_patience *for_so_long(uint64_t ns)
 }
 
 /* What cannot be taken is said again; nobody has done anything wrong. */
-static void test_members_without_memory(void **state)
+TEST(test_members_without_memory)
 {
     struct place places[2];
     struct error error;
     struct job_request request = {.job = "work", .min = 3};
     static struct group_spec spec;
     char json[16384], seeds[64];
-    (void)state;
     watchdog(60, "members without memory");
     for (int i = 0; i < 2; i++)
         place_init(&places[i], (uint64_t)i + 1);
@@ -134,13 +124,4 @@ static void test_members_without_memory(void **state)
     for (int i = 0; i < 2; i++)
         place_fini(&places[i]);
     watchdog(0, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_opening_without_memory),
-        cmocka_unit_test(test_members_without_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

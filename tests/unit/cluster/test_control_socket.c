@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A desk and those who ask: several under one name, dead ones replaced, garbage, the slow, too many, long
  * answers, other users. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cluster/control_socket.h"
 #include "os/clock.h"
 #include "os/thread.h"
+#include "support/suite.h"
 
 #define GUESTS 8 /* at once */
 #define NOBODY 65534
@@ -143,13 +135,30 @@ static void expect(int fd, const char *wanted)
 
 /* ---- tests ---- */
 
-static void asks_and_is_answered(void **state)
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(folder) == 0 && heap.blocks == 0 ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    heap_init(&heap, 0);
+    snprintf(folder, sizeof folder, "/tmp/hearth-desk-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(file, sizeof file, "unix:%s/desk", folder);
+    snprintf(name, sizeof name, "unix:@hearth-test-desk-%d", (int)getpid());
+    return 0;
+}
+
+TEST_WITH(asks_and_is_answered, set_up, tear_down)
 {
     const char *const paths[] = {name, file};
     struct served s;
     char *text;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         serve_begin(&s, paths[i]);
         assert_string_equal(control_socket_path(s.control), paths[i]);
@@ -167,12 +176,11 @@ static void asks_and_is_answered(void **state)
     }
 }
 
-static void sends_long_answers(void **state)
+TEST_WITH(sends_long_answers, set_up, tear_down)
 {
     struct served s;
     char *text;
 
-    (void)state;
     serve_begin(&s, name);
     big_len = CONTROL_SOCKET_ANSWER_MAX;
     assert_int_equal(ask(name, "big", &text), HEARTH_OK);
@@ -187,13 +195,12 @@ static void sends_long_answers(void **state)
     serve_end(&s);
 }
 
-static void gives_numbers_to_later_ones(void **state)
+TEST_WITH(gives_numbers_to_later_ones, set_up, tear_down)
 {
     struct control_socket_setup setup = {.heap = &heap, .path = file, .answer = answer};
     struct control_socket *desks[CONTROL_SOCKET_PATHS], *more = NULL;
     char wanted[128];
 
-    (void)state;
     for (int i = 0; i < CONTROL_SOCKET_PATHS; i++) {
         desks[i] = open_at(file);
         snprintf(wanted, sizeof wanted, i ? "%s.%d" : "%s", file, i + 1);
@@ -209,12 +216,11 @@ static void gives_numbers_to_later_ones(void **state)
         control_socket_close(desks[i]);
 }
 
-static void replaces_a_dead_one(void **state)
+TEST_WITH(replaces_a_dead_one, set_up, tear_down)
 {
     struct sock_addr addr;
     int fd;
 
-    (void)state;
     assert_int_equal(sock_addr_parse(file, 0, &addr), HEARTH_OK);
     assert_int_equal(sock_listen(&addr, 1, &fd, NULL, &error), HEARTH_OK);
     sock_close(fd); /* as a killed node: the file stays */
@@ -225,7 +231,7 @@ static void replaces_a_dead_one(void **state)
     assert_int_not_equal(access(file + strlen("unix:"), F_OK), 0);
 }
 
-static void refuses_garbage(void **state)
+TEST_WITH(refuses_garbage, set_up, tear_down)
 {
     static const struct {
         const char *text;
@@ -237,7 +243,6 @@ static void refuses_garbage(void **state)
     };
     struct control_socket *control = open_at(name);
 
-    (void)state;
     asked = 0;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int fd = come(name);
@@ -263,7 +268,7 @@ static void refuses_garbage(void **state)
     control_socket_close(control);
 }
 
-static void cuts_the_slow(void **state)
+TEST_WITH(cuts_the_slow, set_up, tear_down)
 {
     struct control_socket *control = open_at(name);
     uint64_t deadline_ns = NEVER_NS;
@@ -271,7 +276,6 @@ static void cuts_the_slow(void **state)
     char text[64];
     int fd = come(name);
 
-    (void)state;
     control_socket_pump(control, 100);
     say(fd, "stat", 4);
     control_socket_pump(control, 200);
@@ -295,7 +299,7 @@ static void cuts_the_slow(void **state)
     control_socket_close(control);
 }
 
-static void lets_others_wait(void **state)
+TEST_WITH(lets_others_wait, set_up, tear_down)
 {
     struct control_socket *control = open_at(name);
     struct sock_wait items[CONTROL_SOCKET_WAITS_MAX];
@@ -303,7 +307,6 @@ static void lets_others_wait(void **state)
     int fds[GUESTS + 1];
     char text[64];
 
-    (void)state;
     for (int i = 0; i <= GUESTS; i++)
         fds[i] = come(name);
     say(fds[GUESTS], "status\n", 7);
@@ -347,7 +350,7 @@ static void pretend(void *arg)
     sock_close(wait.fd);
 }
 
-static void asker_trusts_nobody(void **state)
+TEST_WITH(asker_trusts_nobody, set_up, tear_down)
 {
     static const struct {
         const char *says;
@@ -364,7 +367,6 @@ static void asker_trusts_nobody(void **state)
     int listener;
     char *text;
 
-    (void)state;
     assert_int_equal(sock_addr_parse(name, 0, &addr), HEARTH_OK);
     assert_int_equal(sock_listen(&addr, 1, &listener, NULL, &error), HEARTH_OK);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -387,13 +389,12 @@ static void asker_trusts_nobody(void **state)
 
 /* As another user, at a socket that it can reach: neither side has anything to say. A name it does not even
  * find. */
-static void only_our_user(void **state)
+TEST_WITH(only_our_user, set_up, tear_down)
 {
     struct control_socket *control;
     int status = -1;
     char text[64];
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     control = open_at(file);
@@ -428,37 +429,3 @@ static void only_our_user(void **state)
 }
 
 /* ---- frame ---- */
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&heap, 0);
-    snprintf(folder, sizeof folder, "/tmp/hearth-desk-XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(file, sizeof file, "unix:%s/desk", folder);
-    snprintf(name, sizeof name, "unix:@hearth-test-desk-%d", (int)getpid());
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return rmdir(folder) == 0 && heap.blocks == 0 ? 0 : -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(asks_and_is_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sends_long_answers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(gives_numbers_to_later_ones, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(replaces_a_dead_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refuses_garbage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(cuts_the_slow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lets_others_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(asker_trusts_nobody, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_our_user, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The desk's name: the same for the same user and folder, another for any other. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/control_socket.h"
 #include "os/sock.h"
+#include "support/suite.h"
 
-static void test_place(void **state)
+TEST(test_place)
 {
     static const struct {
         const char *folder;
@@ -22,7 +15,6 @@ static void test_place(void **state)
                   {"/home/a/.config/hearth", UINT32_MAX}};
     char names[4][CONTROL_SOCKET_PLACE_MAX], again[CONTROL_SOCKET_PLACE_MAX];
     struct sock_addr addr;
-    (void)state;
     for (int i = 0; i < 4; i++) {
         control_socket_place(places[i].folder, places[i].user, names[i], sizeof names[i]);
         control_socket_place(places[i].folder, places[i].user, again, sizeof again);
@@ -34,10 +26,4 @@ static void test_place(void **state)
     assert_int_equal(strncmp(names[0], "unix:@hearth-1000-", 18), 0);
     assert_int_equal(strlen(names[0]), 18 + 16);
     assert_int_equal(strspn(names[0] + 18, "0123456789abcdef"), 16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_place)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PEERS: what is written is read; anything else is refused before a word of it is believed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/gossip.h"
 #include "core/bytes.h"
+#include "support/suite.h"
 
 #define TOLD_MAX (GOSSIP_MAX * PEER_ADDRS_MAX)
 
@@ -53,14 +45,13 @@ static void assert_told(const struct told *told, int place, int number, const ch
     assert_int_equal(told->ids[place].node.bytes[NODE_ID_LEN - 1], number);
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     static struct told told;
     struct peer_info a = peer_info_of(1, 2, false), b = peer_info_of(2, 0, false),
                      c = peer_info_of(3, 1, true);
     const struct peer_info *peer_set[] = {&a, &b, &c};
     uint8_t bytes[GOSSIP_LEN_MAX];
-    (void)state;
     size_t len = gossip_encode(peer_set, 3, bytes, sizeof bytes);
     assert_int_equal(len, 2 + 3 * 41 + 2 * 8 + 20);
     assert_int_equal(gossip_decode(bytes, len, tell, &told), HEARTH_OK);
@@ -70,13 +61,12 @@ static void what_is_written_is_read(void **state)
     assert_told(&told, 2, 3, "[fd00::3:1]:52416");
 }
 
-static void nobody_and_very_many(void **state)
+TEST(nobody_and_very_many)
 {
     static struct told told;
     static struct peer_info many[GOSSIP_MAX + 1];
     static uint8_t bytes[GOSSIP_LEN_MAX];
     const struct peer_info *peer_set[GOSSIP_MAX + 1];
-    (void)state;
     assert_int_equal(gossip_encode(NULL, 0, bytes, sizeof bytes), 2);
     assert_int_equal(gossip_decode(bytes, 2, tell, &told), HEARTH_OK);
     assert_int_equal(told.count, 0);
@@ -101,12 +91,11 @@ static void refused(const uint8_t *bytes, size_t len)
     assert_int_equal(told.count, 0);
 }
 
-static void malformed_messages_tell_nothing(void **state)
+TEST(malformed_messages_tell_nothing)
 {
     struct peer_info a = peer_info_of(1, 2, false), b = peer_info_of(2, 1, true);
     const struct peer_info *peer_set[] = {&a, &b};
     uint8_t good[512], bad[512];
-    (void)state;
     size_t len = gossip_encode(peer_set, 2, good, sizeof good);
     good[len] = 0;
     for (size_t cut = 0; cut < len; cut++) /* anywhere, also behind a whole node */
@@ -129,14 +118,4 @@ static void malformed_messages_tell_nothing(void **state)
     memcpy(bad, good, len);
     memset(bad + 2 + NODE_ID_LEN, 0, 8); /* no instance */
     refused(bad, len);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(nobody_and_very_many),
-        cmocka_unit_test(malformed_messages_tell_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

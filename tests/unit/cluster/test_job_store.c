@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a machine remembers of jobs: beyond a process, for several processes, whatever the disk does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cluster/job_store.h"
+#include "support/suite.h"
 
 #define PROCESSES 2
 
@@ -96,9 +88,8 @@ static void restart(int number)
     start(number, path);
 }
 
-static void a_process_that_starts_again_knows(void **state)
+TEST_WITH(a_process_that_starts_again_knows, begin, end)
 {
-    (void)state;
     start(0, path);
     assert_false(recalls(0, "train"));
     job_store_keep(store[0], "train", &view);
@@ -126,9 +117,8 @@ static void a_process_that_starts_again_knows(void **state)
 }
 
 /* Another process of this machine goes on when one has ended. */
-static void processes_of_one_machine_remember_for_each_other(void **state)
+TEST_WITH(processes_of_one_machine_remember_for_each_other, begin, end)
 {
-    (void)state;
     start(0, path);
     start(1, path);
     job_store_keep(store[0], "train", &view);
@@ -155,11 +145,10 @@ static void count_entries(void *arg, const struct job_memory *memory)
     ++*count;
 }
 
-static void a_person_may_forget_a_job(void **state)
+TEST_WITH(a_person_may_forget_a_job, begin, end)
 {
     int gone = -1, count = 0;
 
-    (void)state;
     start(0, path);
     assert_int_equal(job_file_forget(&heap, path, "train", &gone, &error), HEARTH_OK);
     assert_int_equal(gone, 0);
@@ -174,11 +163,10 @@ static void a_person_may_forget_a_job(void **state)
     assert_int_equal(count, 1);
 }
 
-static void a_damaged_file_is_not_passed_over(void **state)
+TEST_WITH(a_damaged_file_is_not_passed_over, begin, end)
 {
     bool some;
 
-    (void)state;
     start(0, path);
     job_store_keep(store[0], "train", &view);
     restart(0);
@@ -191,9 +179,8 @@ static void a_damaged_file_is_not_passed_over(void **state)
 }
 
 /* The job goes on, and the log says what is lost. */
-static void a_disk_that_cannot_be_written_is_told_once(void **state)
+TEST_WITH(a_disk_that_cannot_be_written_is_told_once, begin, end)
 {
-    (void)state;
     start(0, "/proc/hearth-cannot-be-here/node.key.jobs");
     job_store_keep(store[0], "train", &view);
     job_store_keep(store[0], "train", &view);
@@ -201,12 +188,11 @@ static void a_disk_that_cannot_be_written_is_told_once(void **state)
     assert_true(recalls(0, "train")); /* while it lives */
 }
 
-static void without_a_file_it_lasts_as_long_as_the_process(void **state)
+TEST_WITH(without_a_file_it_lasts_as_long_as_the_process, begin, end)
 {
     char job[JOB_NAME_MAX];
     uint64_t instance;
 
-    (void)state;
     start(0, NULL);
     job_store_keep(store[0], "train", &view);
     job_store_keep_soon(store[0], "train", &view);
@@ -219,11 +205,10 @@ static void without_a_file_it_lasts_as_long_as_the_process(void **state)
     assert_false(recalls(0, "train"));
 }
 
-static void there_is_room_for_so_many(void **state)
+TEST_WITH(there_is_room_for_so_many, begin, end)
 {
     char job[JOB_NAME_MAX];
 
-    (void)state;
     start(0, path);
     for (int i = 0; i <= JOB_FILE_JOBS_MAX; i++) {
         assert_int_equal(warnings, 0);
@@ -234,20 +219,4 @@ static void there_is_room_for_so_many(void **state)
     restart(0);
     assert_true(recalls(0, "job 0"));
     assert_false(recalls(0, job));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_process_that_starts_again_knows),
-        CASE(processes_of_one_machine_remember_for_each_other),
-        CASE(a_person_may_forget_a_job),
-        CASE(a_damaged_file_is_not_passed_over),
-        CASE(a_disk_that_cannot_be_written_is_told_once),
-        CASE(without_a_file_it_lasts_as_long_as_the_process),
-        CASE(there_is_room_for_so_many),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is dialled next, how long pauses are, and what a flood of forged addresses may and may not do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/known_addrs.h"
+#include "support/suite.h"
 
 static struct heap heap;
 static struct known_addrs c;
@@ -126,9 +118,8 @@ static void prove(int addr_number, const struct identity *who, bool linked)
     known_addrs_released(&c, index_of(addr_number));
 }
 
-static void told_twice_is_one(void **state)
+TEST_WITH(told_twice_is_one, begin, end)
 {
-    (void)state;
     assert_nobody();
     assert_int_equal(due(), NEVER_NS);
     tell(1, 1, false, false);
@@ -138,9 +129,8 @@ static void told_twice_is_one(void **state)
     assert_nobody();
 }
 
-static void members_words_and_seeds_come_first(void **state)
+TEST_WITH(members_words_and_seeds_come_first, begin, end)
 {
-    (void)state;
     tell(1, 1, false, false);
     tell(2, 2, true, false);
     tell(3, -1, false, false);
@@ -149,11 +139,10 @@ static void members_words_and_seeds_come_first(void **state)
     assert_next(1);
 }
 
-static void pauses_double_up_to_a_limit(void **state)
+TEST_WITH(pauses_double_up_to_a_limit, begin, end)
 {
     uint64_t pause_ns = KNOWN_ADDR_PAUSE_MIN;
 
-    (void)state;
     tell(1, 1, false, false);
     for (int i = 0; i < 12; i++) {
         assert_next(1);
@@ -169,11 +158,10 @@ static void pauses_double_up_to_a_limit(void **state)
     assert_next(1);
 }
 
-static void who_was_there_once_is_tried_more_often(void **state)
+TEST_WITH(who_was_there_once_is_tried_more_often, begin, end)
 {
     struct identity who = id_of(1);
 
-    (void)state;
     tell(1, 1, false, false);
     prove(1, &who, false);
     for (int i = 0; i < 12; i++) {
@@ -184,9 +172,8 @@ static void who_was_there_once_is_tried_more_often(void **state)
     assert_in_range(due() - now_ns, KNOWN_ADDR_PAUSE_KNOWN / 2, KNOWN_ADDR_PAUSE_KNOWN * 3 / 2);
 }
 
-static void addresses_of_a_node_have_head_starts(void **state)
+TEST_WITH(addresses_of_a_node_have_head_starts, begin, end)
 {
-    (void)state;
     tell(1, 7, false, false);
     tell(2, 7, false, false);
     tell(3, 8, false, false);
@@ -198,11 +185,10 @@ static void addresses_of_a_node_have_head_starts(void **state)
     assert_next(2);
 }
 
-static void the_larger_one_waits_for_the_smaller(void **state)
+TEST_WITH(the_larger_one_waits_for_the_smaller, begin, end)
 {
     struct identity three = id_of(3);
 
-    (void)state;
     c.self = id_of(5);
     tell(1, 3, false, false);
     tell(2, 7, false, false);
@@ -218,11 +204,10 @@ static void the_larger_one_waits_for_the_smaller(void **state)
     assert_next(1);
 }
 
-static void who_is_joined_is_not_dialled_until_lost(void **state)
+TEST_WITH(who_is_joined_is_not_dialled_until_lost, begin, end)
 {
     struct identity seven = id_of(7);
 
-    (void)state;
     tell(1, 7, false, false);
     tell(2, 7, false, false);
     now_ns += NS_PER_S;
@@ -242,11 +227,10 @@ static void who_is_joined_is_not_dialled_until_lost(void **state)
     assert_next(2);
 }
 
-static void a_short_life_is_followed_by_a_pause(void **state)
+TEST_WITH(a_short_life_is_followed_by_a_pause, begin, end)
 {
     struct identity seven = id_of(7);
 
-    (void)state;
     tell(1, 7, false, false);
     assert_next(1);
     for (int i = 0; i < 8; i++) {
@@ -261,13 +245,12 @@ static void a_short_life_is_followed_by_a_pause(void **state)
 
 /* An address that proved to be one node is said to be another's: looked at now and then, more and more
  * rarely. */
-static void a_contested_address_is_looked_at_rarely(void **state)
+TEST_WITH(a_contested_address_is_looked_at_rarely, begin, end)
 {
     struct identity seven = id_of(7);
     uint64_t began_ns = now_ns;
     int looks = 0;
 
-    (void)state;
     tell(1, 7, false, false);
     assert_next(1);
     prove(1, &seven, true);
@@ -289,9 +272,8 @@ static void a_contested_address_is_looked_at_rarely(void **state)
 }
 
 /* A claim of somebody we are joined to does not hide who is there. */
-static void a_false_claim_hides_nobody(void **state)
+TEST_WITH(a_false_claim_hides_nobody, begin, end)
 {
-    (void)state;
     tell(1, 7, false, true);
     assert_nobody();
     tell(1, 8, false, false);
@@ -301,9 +283,8 @@ static void a_false_claim_hides_nobody(void **state)
     assert_next(2);
 }
 
-static void ourselves_are_left_alone(void **state)
+TEST_WITH(ourselves_are_left_alone, begin, end)
 {
-    (void)state;
     tell(1, 7, false, false);
     assert_next(1);
     known_addrs_self(&c, index_of(1));
@@ -314,13 +295,12 @@ static void ourselves_are_left_alone(void **state)
     assert_next(1);
 }
 
-static void a_house_that_is_dialled_waits_behind_others(void **state)
+TEST_WITH(a_house_that_is_dialled_waits_behind_others, begin, end)
 {
     struct sock_addr addr;
     struct identity id = id_of(3);
     struct known_addr_tip tip = {.addr = &addr, .claim = &id};
 
-    (void)state;
     tell(1, 1, false, false);
     tell(2, 2, false, false);
     assert_int_equal(sock_addr_parse("10.0.0.1:9", 0, &addr), HEARTH_OK); /* the same machine as the first */
@@ -332,11 +312,10 @@ static void a_house_that_is_dialled_waits_behind_others(void **state)
 }
 
 /* Forged ones with more tries go before new ones; nobody who is worth more is pushed out. */
-static void the_table_is_bounded(void **state)
+TEST_WITH(the_table_is_bounded, begin, end)
 {
     struct identity seven = id_of(7);
 
-    (void)state;
     tell(100000, 7, false, false);
     assert_next(100000);
     prove(100000, &seven, false);
@@ -368,9 +347,8 @@ static void the_table_is_bounded(void **state)
     assert_null(at(400000));
 }
 
-static void who_is_not_told_of_is_forgotten(void **state)
+TEST_WITH(who_is_not_told_of_is_forgotten, begin, end)
 {
-    (void)state;
     tell(1, 1, false, false);
     tell(2, 2, false, false);
     tell(3, -1, false, false);
@@ -386,11 +364,10 @@ static void who_is_not_told_of_is_forgotten(void **state)
     assert_non_null(at(1));
 }
 
-static void a_peer_that_left_is_not_dialled(void **state)
+TEST_WITH(a_peer_that_left_is_not_dialled, begin, end)
 {
     struct identity gone = id_of(1);
 
-    (void)state;
     tell(1, 1, true, false);
     tell(2, 1, false, false);
     tell(3, -1, false, false); /* an address of the user's, where it was found */
@@ -413,39 +390,12 @@ static void a_peer_that_left_is_not_dialled(void **state)
     assert_false(known_addrs_has_left(&c, &gone));
 }
 
-static void without_memory_nobody_is_kept(void **state)
+TEST_WITH(without_memory_nobody_is_kept, begin, end)
 {
-    (void)state;
     heap.fail_after = 0;
     tell(1, 1, false, false);
     assert_int_equal(c.count, 0);
     heap.fail_after = -1;
     tell(1, 1, false, false);
     assert_next(1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(told_twice_is_one),
-        TEST(members_words_and_seeds_come_first),
-        TEST(pauses_double_up_to_a_limit),
-        TEST(who_was_there_once_is_tried_more_often),
-        TEST(addresses_of_a_node_have_head_starts),
-        TEST(the_larger_one_waits_for_the_smaller),
-        TEST(who_is_joined_is_not_dialled_until_lost),
-        TEST(a_short_life_is_followed_by_a_pause),
-        TEST(a_contested_address_is_looked_at_rarely),
-        TEST(a_false_claim_hides_nobody),
-        TEST(ourselves_are_left_alone),
-        TEST(a_house_that_is_dialled_waits_behind_others),
-        TEST(the_table_is_bounded),
-        TEST(who_is_not_told_of_is_forgotten),
-        TEST(a_peer_that_left_is_not_dialled),
-        TEST(without_memory_nobody_is_kept),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

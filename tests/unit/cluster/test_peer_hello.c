@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HELLO as bytes: every field comes back, every wrong one is named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/peer_hello.h"
+#include "support/suite.h"
 
 static struct message_hello good_hello(void)
 {
@@ -21,14 +13,13 @@ static struct message_hello good_hello(void)
     return hello;
 }
 
-static void a_hello_is_what_it_was(void **state)
+TEST(a_hello_is_what_it_was)
 {
     struct message_hello hello = good_hello(), again;
     uint8_t bytes[MESSAGE_HELLO_MAX];
     const char *what;
     size_t len = message_hello_encode(&hello, bytes);
 
-    (void)state;
     assert_int_equal(message_hello_decode(&again, bytes, len, &what), HEARTH_OK);
     assert_int_equal(again.serial, hello.serial);
     assert_int_equal(again.version_max, 3);
@@ -54,9 +45,8 @@ static void assert_hello_refused(size_t at, uint8_t value, const char *why)
     assert_string_equal(what, why);
 }
 
-static void hellos_that_may_not_be(void **state)
+TEST(hellos_that_may_not_be)
 {
-    (void)state;
     assert_hello_refused(0, 0, "its hello is malformed");
     assert_hello_refused(0, 4, "its hello is malformed");
     assert_hello_refused(0, 3, "it speaks only newer versions of control messages: update this node");
@@ -65,14 +55,4 @@ static void hellos_that_may_not_be(void **state)
     assert_hello_refused(5, 1, "its hello is malformed");
     assert_hello_refused(7, 1, "its hello is malformed");
     assert_hello_refused(12, 0, "its hello does not describe a node");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hello_is_what_it_was),
-        cmocka_unit_test(hellos_that_may_not_be),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

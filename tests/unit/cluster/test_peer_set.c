@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes find each other by what they are told, are joined by one connection each pair, and tell messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cluster/peer_conn.h"
 #include "cluster_fixture.h"
 #include "connect/secure_stream.h"
 #include "os/clock.h"
 #include "relay.h"
+#include "support/suite.h"
 
 static struct cluster_fixture fixture;
 static struct cluster_fixture *const v = &fixture;
@@ -53,12 +45,11 @@ static void pair_open(uint64_t seed)
     fixture_until(v, fixture_whole, NULL);
 }
 
-static void six_are_joined_to_each_other(void **state)
+TEST(six_are_joined_to_each_other)
 {
     uint64_t each = 5;
     uint8_t payload[100];
 
-    (void)state;
     fixture_open(v, 6, 1);
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
@@ -94,9 +85,8 @@ static bool all_sleep(struct cluster_fixture *unused, void *none)
     return asleep;
 }
 
-static void who_has_nothing_to_do_sleeps(void **state)
+TEST(who_has_nothing_to_do_sleeps)
 {
-    (void)state;
     pair_open(15);
     fixture_until(v, all_sleep, NULL);
     fixture_for(v, 50 * NS_PER_MS);
@@ -106,11 +96,10 @@ static void who_has_nothing_to_do_sleeps(void **state)
 
 /* ---- who is where ---- */
 
-static void a_seed_may_be_anybody(void **state)
+TEST(a_seed_may_be_anybody)
 {
     struct sock_addr addr;
 
-    (void)state;
     fixture_open(v, 2, 2);
     addr = villager_addr(v, 1);
     peer_set_known_addr(peer_set_of(0), &addr, NULL, false, clock_real());
@@ -127,12 +116,11 @@ static bool is_self(struct cluster_fixture *unused, void *none)
     return peer_set_of(0)->known_addrs.list[0].self;
 }
 
-static void ourselves_are_dialled_once(void **state)
+TEST(ourselves_are_dialled_once)
 {
     struct sock_addr self;
     struct relay relay;
 
-    (void)state;
     fixture_open(v, 2, 3);
     self = villager_addr(v, 0);
     relay_open(&relay, &self);
@@ -159,11 +147,10 @@ static bool looked_at(struct cluster_fixture *unused, void *none)
     return e->contests > 0 && !dial_target_busy(&e->target);
 }
 
-static void an_address_is_whose_it_proves_to_be(void **state)
+TEST(an_address_is_whose_it_proves_to_be)
 {
     struct sock_addr one, two;
 
-    (void)state;
     fixture_open(v, 3, 4);
     one = villager_addr(v, 1);
     two = villager_addr(v, 2);
@@ -184,12 +171,11 @@ static void an_address_is_whose_it_proves_to_be(void **state)
     fixture_close(v);
 }
 
-static void a_node_that_restarts_is_another_one(void **state)
+TEST(a_node_that_restarts_is_another_one)
 {
     char folder[] = "/tmp/hearth-peers-XXXXXX", path[64];
     int zero = 0;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/key", folder);
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = 11, .key = path};
@@ -227,12 +213,11 @@ static bool both_lost(struct cluster_fixture *unused, void *none)
     return v->all[0].lost == 1 && v->all[1].lost == 1;
 }
 
-static void what_was_lost_is_made_again(void **state)
+TEST(what_was_lost_is_made_again)
 {
     struct sock_addr addr;
     struct relay relay;
 
-    (void)state;
     fixture_open(v, 2, 6);
     addr = villager_addr(v, 1);
     relay_open(&relay, &addr);
@@ -247,11 +232,10 @@ static void what_was_lost_is_made_again(void **state)
     fixture_close(v);
 }
 
-static void who_is_dropped_hears_it_and_comes_back(void **state)
+TEST(who_is_dropped_hears_it_and_comes_back)
 {
     int one = 1;
 
-    (void)state;
     pair_open(7);
     peer_set_drop(peer_set_of(0), villager_id(v, 1), "for a test");
     fixture_until(v, lost_one, &one);
@@ -260,11 +244,10 @@ static void who_is_dropped_hears_it_and_comes_back(void **state)
     fixture_close(v);
 }
 
-static void a_goodbye_arrives(void **state)
+TEST(a_goodbye_arrives)
 {
     int one = 1;
 
-    (void)state;
     pair_open(8);
     assert_true(peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_LEAVE, NULL, 0));
     assert_true(peer_set_send(peer_set_of(1), villager_id(v, 0), MESSAGE_BEAT, "unread", 6));
@@ -278,12 +261,11 @@ static void a_goodbye_arrives(void **state)
 
 /* ---- messages ---- */
 
-static void the_largest_messages_go_both_ways(void **state)
+TEST(the_largest_messages_go_both_ways)
 {
     static uint8_t payload[MESSAGE_PAYLOAD_MAX];
     uint64_t each = 14;
 
-    (void)state;
     pair_open(9);
     for (uint64_t i = 0; i < each; i++)
         for (int from = 0; from < 2; from++) {
@@ -301,12 +283,11 @@ static void the_largest_messages_go_both_ways(void **state)
     fixture_close(v);
 }
 
-static void what_does_not_fit_is_dropped_and_counted(void **state)
+TEST(what_does_not_fit_is_dropped_and_counted)
 {
     static uint8_t payload[MESSAGE_PAYLOAD_MAX];
     uint64_t sent = 0, dropped = 0;
 
-    (void)state;
     pair_open(10);
     message_fill(payload, sizeof payload, 1);
     while (dropped < 5) /* nobody reads */
@@ -333,11 +314,10 @@ static bool told_again(struct cluster_fixture *unused, void *name)
     return strcmp(v->all[1].info, name) == 0;
 }
 
-static void a_node_may_describe_itself_anew(void **state)
+TEST(a_node_may_describe_itself_anew)
 {
     struct peer_info self;
 
-    (void)state;
     pair_open(11);
     self = *peer_set_self(peer_set_of(0));
     struct sock_addr addr, bound = villager_addr(v, 0);
@@ -378,11 +358,10 @@ static void assert_tells(struct secure_stream *from, struct secure_stream *to)
     assert_string_equal(word, "bytes");
 }
 
-static void a_probe_has_a_connection_of_its_own(void **state)
+TEST(a_probe_has_a_connection_of_its_own)
 {
     int once = 1;
 
-    (void)state;
     pair_open(12);
     for (int from = 0; from < 2; from++) {
         v->all[0].probes = v->all[1].probes = 0;
@@ -406,12 +385,11 @@ static bool first_pair(struct cluster_fixture *unused, void *none)
     return joined(v, 0, 1);
 }
 
-static void a_probe_that_cannot_be_is_told(void **state)
+TEST(a_probe_that_cannot_be_is_told)
 {
     struct sock_addr other;
     int made = 0;
 
-    (void)state;
     fixture_open(v, 3, 13);
     villager_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
@@ -432,14 +410,13 @@ static void a_probe_that_cannot_be_is_told(void **state)
 
 /* ---- memory ---- */
 
-static void opening_without_memory_leaves_nothing(void **state)
+TEST(opening_without_memory_leaves_nothing)
 {
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = 1};
     struct peer_set *peer_set = NULL;
     struct error error;
     int status = HEARTH_NO_MEMORY;
 
-    (void)state;
     fixture_open(v, 1, 14);
     struct credentials *credentials = villager_person(v, &person);
     uint64_t blocks = v->heap.blocks;
@@ -460,9 +437,8 @@ static void opening_without_memory_leaves_nothing(void **state)
 }
 
 /* Memory fails at some point of finding and joining; when it is back, they are joined. */
-static void joining_survives_moments_without_memory(void **state)
+TEST(joining_survives_moments_without_memory)
 {
-    (void)state;
     for (int after = 0; after < 150; after += 6) {
         fixture_open(v, 2, 1000 + (uint64_t)after);
         v->heap.fail_after = after;
@@ -477,28 +453,4 @@ static void joining_survives_moments_without_memory(void **state)
         fixture_until(v, fixture_whole, NULL);
         fixture_close(v);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(six_are_joined_to_each_other),
-        cmocka_unit_test(who_has_nothing_to_do_sleeps),
-        cmocka_unit_test(a_seed_may_be_anybody),
-        cmocka_unit_test(ourselves_are_dialled_once),
-        cmocka_unit_test(an_address_is_whose_it_proves_to_be),
-        cmocka_unit_test(a_node_that_restarts_is_another_one),
-        cmocka_unit_test(what_was_lost_is_made_again),
-        cmocka_unit_test(who_is_dropped_hears_it_and_comes_back),
-        cmocka_unit_test(a_goodbye_arrives),
-        cmocka_unit_test(the_largest_messages_go_both_ways),
-        cmocka_unit_test(what_does_not_fit_is_dropped_and_counted),
-        cmocka_unit_test(a_node_may_describe_itself_anew),
-        cmocka_unit_test(a_probe_has_a_connection_of_its_own),
-        cmocka_unit_test(a_probe_that_cannot_be_is_told),
-        cmocka_unit_test(opening_without_memory_leaves_nothing),
-        cmocka_unit_test(joining_survives_moments_without_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strangers, liars and forged sightings: bounded, refused, and true nodes are joined all the same. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cluster/peer_conn.h"
 #include "cluster_fixture.h"
@@ -18,6 +10,7 @@
 #include "os/clock.h"
 #include "os/random.h"
 #include "relay.h"
+#include "support/suite.h"
 
 #define FORGED 1000
 
@@ -94,11 +87,10 @@ static void silence_close(struct silence *s)
     sock_unlisten(s->listener);
 }
 
-static void a_true_one_has_its_turn_among_silent_ones(void **state)
+TEST(a_true_one_has_its_turn_among_silent_ones)
 {
     struct silence silence;
 
-    (void)state;
     silence_open(&silence);
     fixture_open(v, 2, 1);
     for (int i = 0; i < FORGED; i++)
@@ -114,11 +106,10 @@ static void a_true_one_has_its_turn_among_silent_ones(void **state)
 }
 
 /* Addresses of a node are dialled side by side. */
-static void a_silent_address_does_not_hold_up_another(void **state)
+TEST(a_silent_address_does_not_hold_up_another)
 {
     struct silence silence;
 
-    (void)state;
     silence_open(&silence);
     fixture_open(v, 2, 9);
     peer_set_known_addr(v->all[0].peer_set, &silence.addr, villager_id(v, 1), true, clock_real());
@@ -133,11 +124,10 @@ static void a_silent_address_does_not_hold_up_another(void **state)
     silence_close(&silence);
 }
 
-static void a_true_one_has_its_turn_among_those_who_are_others(void **state)
+TEST(a_true_one_has_its_turn_among_those_who_are_others)
 {
     struct sock_addr addr;
 
-    (void)state;
     fixture_open(v, 3, 2);
     villager_stop(v, 2);
     v->listen = "0.0.0.0:0";
@@ -162,12 +152,11 @@ static bool passed_some(struct cluster_fixture *unused, void *relay)
 }
 
 /* A stranger announces itself as node 1, and passes what it hears on to node 1: fresh, and as it is. */
-static void what_a_stranger_hears_is_worth_nothing_elsewhere(void **state)
+TEST(what_a_stranger_hears_is_worth_nothing_elsewhere)
 {
     struct sock_addr addr;
     struct relay relay;
 
-    (void)state;
     fixture_open(v, 3, 14);
     addr = villager_addr(v, 1);
     relay_open(&relay, &addr);
@@ -198,11 +187,10 @@ static bool other_secret_told(struct cluster_fixture *unused, void *none)
     return tells(0, villager_id(v, 1), "another secret");
 }
 
-static void another_secret_is_refused(void **state)
+TEST(another_secret_is_refused)
 {
     struct person_setup stranger = {.secret = FIXTURE_SECRET + 1, .instance = 5};
 
-    (void)state;
     fixture_open(v, 3, 3);
     villager_stop(v, 1);
     villager_start(v, 1, villager_person(v, &stranger));
@@ -224,9 +212,8 @@ static bool revocation_told(struct cluster_fixture *unused, void *none)
     return tells(0, villager_id(v, 1), "revoked") && tells(1, villager_id(v, 0), "revoked");
 }
 
-static void a_revoked_key_is_refused(void **state)
+TEST(a_revoked_key_is_refused)
 {
-    (void)state;
     fixture_open(v, 3, 4);
     struct person_setup person = {
         .secret = FIXTURE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
@@ -353,12 +340,11 @@ static void revoke_at_first(const struct node_id *id)
 }
 
 /* Who was proven, and has waited with its hello until its key was revoked, does not get in by that. */
-static void a_key_that_is_revoked_before_its_hello_is_refused(void **state)
+TEST(a_key_that_is_revoked_before_its_hello_is_refused)
 {
     uint8_t bytes[2048] = {0};
     struct rogue r;
 
-    (void)state;
     fixture_open(v, 2, 10);
     struct person_setup person = {
         .secret = FIXTURE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
@@ -439,9 +425,8 @@ static void spoil_all(uint8_t *bytes, size_t *len)
     *len = 2048;
 }
 
-static void first_words_must_be_a_good_hello(void **state)
+TEST(first_words_must_be_a_good_hello)
 {
-    (void)state;
     fixture_open(v, 1, 5);
     assert_first_words_refused(spoil_magic);
     assert_first_words_refused(spoil_version);
@@ -488,11 +473,10 @@ static void assert_message_refused(const uint8_t *message, size_t len, const cha
     fixture_close(v);
 }
 
-static void messages_must_be_messages(void **state)
+TEST(messages_must_be_messages)
 {
     uint8_t bytes[64] = {0};
 
-    (void)state;
     seal(bytes, MESSAGE_LOAD, 0);
     assert_message_refused(bytes, MESSAGE_HEADER_LEN, "kind: unknown, or not expected here");
     seal(bytes, MESSAGE_KIND_MAX + 1, 0);
@@ -518,11 +502,10 @@ static void rogue_greet(struct rogue *r, uint32_t serial)
 }
 
 /* A peer that greets anew has lost what we think is ready; one whose greeting comes late has not. */
-static void a_newer_hello_replaces_an_older_does_not(void **state)
+TEST(a_newer_hello_replaces_an_older_does_not)
 {
     struct rogue first, late, newer;
 
-    (void)state;
     fixture_open(v, 1, 7);
     rogue_open(&first);
     rogue_greet(&first, 10);
@@ -546,14 +529,13 @@ static void a_newer_hello_replaces_an_older_does_not(void **state)
 
 /* ---- strangers ---- */
 
-static void a_crowd_at_the_listener_keeps_nobody_out(void **state)
+TEST(a_crowd_at_the_listener_keeps_nobody_out)
 {
     enum { CROWD = 300 };
     static int fds[CROWD];
     struct sock_addr to;
     struct error error;
 
-    (void)state;
     fixture_open(v, 2, 8);
     to = villager_addr(v, 0);
     for (int i = 0; i < CROWD; i++) {
@@ -571,23 +553,4 @@ static void a_crowd_at_the_listener_keeps_nobody_out(void **state)
     for (int i = 0; i < CROWD; i++)
         sock_close(fds[i]);
     fixture_close(v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_true_one_has_its_turn_among_silent_ones),
-        cmocka_unit_test(a_silent_address_does_not_hold_up_another),
-        cmocka_unit_test(a_true_one_has_its_turn_among_those_who_are_others),
-        cmocka_unit_test(what_a_stranger_hears_is_worth_nothing_elsewhere),
-        cmocka_unit_test(another_secret_is_refused),
-        cmocka_unit_test(a_revoked_key_is_refused),
-        cmocka_unit_test(a_key_that_is_revoked_before_its_hello_is_refused),
-        cmocka_unit_test(first_words_must_be_a_good_hello),
-        cmocka_unit_test(messages_must_be_messages),
-        cmocka_unit_test(a_newer_hello_replaces_an_older_does_not),
-        cmocka_unit_test(a_crowd_at_the_listener_keeps_nobody_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both ends dial at the same moment, over ways that pass bytes on as they like: one connection stays, the
  * same at both ends, and nobody is ever told that it was lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/peer_conn.h"
 #include "cluster_fixture.h"
 #include "os/clock.h"
 #include "relay.h"
+#include "support/suite.h"
 
 #define RACES        150
 #define NODES        3
@@ -92,18 +84,8 @@ static void run(struct race *r, uint64_t seed)
     fixture_close(v);
 }
 
-static void one_connection_stays(void **state)
+TEST(one_connection_stays)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= RACES; seed++)
         run(&race, seed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_connection_stays),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

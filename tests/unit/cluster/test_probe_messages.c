@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PROBE, MEASURED and results byte by byte; every one that is cut, too long or out of range is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/probe_messages.h"
+#include "support/suite.h"
 
 static const char *what;
 
@@ -19,14 +12,13 @@ static struct identity person(uint8_t fill)
     return id;
 }
 
-static void orders(void **state)
+TEST(orders)
 {
     static const char *const addrs[] = {NULL, "10.77.0.2:52416", "[fd77::2]:52416"};
     static const size_t lens[] = {45, 52, 64};
     uint8_t bytes[PROBE_MESSAGE_MAX + 1];
     struct probe_order back;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct probe_order order = {.number = 7, .to = person(3)};
         if (addrs[i])
@@ -65,12 +57,11 @@ static struct measured full(int count)
     return m;
 }
 
-static void measured_is_read_back(void **state)
+TEST(measured_is_read_back)
 {
     static uint8_t bytes[MEASURED_MESSAGE_MAX + 1];
     struct measured m, back;
 
-    (void)state;
     for (int count = 0; count <= MEASURED_PATHS_MAX; count++) {
         size_t len = 8 + (size_t)count * 56;
         m = full(count);
@@ -91,7 +82,7 @@ static void measured_is_read_back(void **state)
 }
 
 /* Each field, one by one, with what it may not be. */
-static void measured_is_checked(void **state)
+TEST(measured_is_checked)
 {
     static const struct {
         size_t at;
@@ -102,7 +93,6 @@ static void measured_is_checked(void **state)
     static uint8_t bytes[MEASURED_MESSAGE_MAX];
     struct measured m = full(1), back;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t len = measured_encode(&m, bytes, sizeof bytes);
         bytes[rows[i].at] = rows[i].byte;
@@ -114,12 +104,11 @@ static void measured_is_checked(void **state)
     assert_false(measured_decode(&back, bytes, measured_encode(&m, bytes, sizeof bytes), &what));
 }
 
-static void results(void **state)
+TEST(results)
 {
     struct probe_result result = {.mbit_x10 = 9876, .bytes = 5000000000, .time_ns = 6000000000}, back;
     uint8_t bytes[RESULT_LEN + 1] = {0};
 
-    (void)state;
     probe_result_encode(&result, bytes);
     assert_int_equal(bytes[0], LOAD_RESULT);
     assert_true(probe_result_decode(&back, bytes, RESULT_LEN));
@@ -128,15 +117,4 @@ static void results(void **state)
     assert_false(probe_result_decode(&back, bytes, RESULT_LEN + 1));
     bytes[1] = 1;
     assert_false(probe_result_decode(&back, bytes, RESULT_LEN));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders),
-        cmocka_unit_test(measured_is_read_back),
-        cmocka_unit_test(measured_is_checked),
-        cmocka_unit_test(results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

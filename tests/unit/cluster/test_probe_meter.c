@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a meter makes of lines that are steady, begin slowly, have a bucket, or are looked at late. The curves
  * are made up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/probe_meter.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define WIRE 1.055 /* told for each byte that came */
 
@@ -69,11 +62,10 @@ static void within(const struct line *line, double total, double percent)
         fail_msg("%.2f Mbit/s told, %.2f are so", mbit, wanted);
 }
 
-static void steady_lines(void **state)
+TEST(steady_lines)
 {
     static const double rates[] = {125e3, 1.25e6, 12.5e6, 125e6, 1.25e9};
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct line line = {.rate = rates[i], .fast = rates[i], .loads = 16384};
         double total = rates[i] * 0.2;
@@ -81,21 +73,19 @@ static void steady_lines(void **state)
     }
 }
 
-static void late_looks_do_not_matter(void **state)
+TEST(late_looks_do_not_matter)
 {
     struct line line = {.rate = 125e6, .fast = 125e6, .loads = 16384, .late_s = 0.004};
 
-    (void)state;
     within(&line, 8e6, 3);
     line.late_s = 0.01;
     within(&line, 8e6, 5);
 }
 
-static void buckets_run_ahead(void **state)
+TEST(buckets_run_ahead)
 {
     static const double buckets[] = {131072, 500e3, 1e6, 1.5e6};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct line line = {.rate = 12.5e6, .fast = 1.25e9, .bucket = buckets[i], .loads = 16384};
         within(&line, 2.5e6, 5);
@@ -104,23 +94,21 @@ static void buckets_run_ahead(void **state)
     }
 }
 
-static void tcp_begins_slowly(void **state)
+TEST(tcp_begins_slowly)
 {
     static const double trips[] = {0.001, 0.005, 0.01, 0.02};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct line line = {.rate = 12.5e6, .fast = 12.5e6, .loads = 16384, .round_trip_s = trips[i]};
         within(&line, 2.5e6, 8);
     }
 }
 
-static void too_little_tells_nothing(void **state)
+TEST(too_little_tells_nothing)
 {
     struct line line = {.rate = 12.5e6, .fast = 12.5e6};
     struct probe_result result;
 
-    (void)state;
     assert_true(told_mbit(&line, 40000) == 0);
     memset(&meter, 0, sizeof meter);
     meter_result(&meter, &result);
@@ -130,16 +118,4 @@ static void too_little_tells_nothing(void **state)
     assert_int_equal(meter.count, METER_MARKS_MAX);
     meter_result(&meter, &result);
     assert_int_equal(result.mbit_x10, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_lines),
-        cmocka_unit_test(late_looks_do_not_matter),
-        cmocka_unit_test(buckets_run_ahead),
-        cmocka_unit_test(tcp_begins_slowly),
-        cmocka_unit_test(too_little_tells_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

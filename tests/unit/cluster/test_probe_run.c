@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Probes on real connections of this machine: both ends come to the same result; whoever breaks the rules or
  * says nothing ends it. How exact they are is measured on test hosts: tests/net/test_probes.py. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/probe_run.h"
 #include "core/bytes.h"
 #include "os/clock.h"
 #include "stream_pair.h"
+#include "support/suite.h"
 #include "wire/message.h"
 
 static struct heap heap;
@@ -66,12 +59,29 @@ static void run_out(struct end *ends, int count)
     }
 }
 
-static void both_ends_know(void **state)
+static int tear_down(void **state)
+{
+    (void)state;
+    credentials_close(ann);
+    credentials_close(bob);
+    return heap.blocks == 0 ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    heap_init(&heap, 0);
+    ann = secure_stream_person(&heap, 1);
+    bob = secure_stream_person(&heap, 2);
+    secure_stream_pair(&heap, ann, bob, pair);
+    return 0;
+}
+
+TEST_WITH(both_ends_know, set_up, tear_down)
 {
     struct end ends[2] = {{.run = open_run(pair[0], true, clock_real())},
                           {.run = open_run(pair[1], false, clock_real())}};
 
-    (void)state;
     run_out(ends, 2);
     assert_int_equal(ends[0].status, HEARTH_OK);
     assert_int_equal(ends[1].status, HEARTH_OK);
@@ -83,12 +93,11 @@ static void both_ends_know(void **state)
 }
 
 /* The other end says nothing: it began long ago, so that the test does not wait. */
-static void patience_ends(void **state)
+TEST_WITH(patience_ends, set_up, tear_down)
 {
     struct end sender = {.run = open_run(pair[0], true, clock_real() - 4 * NS_PER_S)};
     struct end receiver = {.run = open_run(pair[1], false, clock_real() - 4 * NS_PER_S)};
 
-    (void)state;
     step(&receiver);
     assert_int_equal(receiver.status, HEARTH_TIMEOUT);
     step(&sender);
@@ -96,11 +105,10 @@ static void patience_ends(void **state)
     assert_int_not_equal(sender.status, HEARTH_OK);
 }
 
-static void other_end_is_gone(void **state)
+TEST_WITH(other_end_is_gone, set_up, tear_down)
 {
     struct end ends[1] = {{.run = open_run(pair[1], false, clock_real())}};
 
-    (void)state;
     secure_stream_close(pair[0]);
     run_out(ends, 1);
     assert_int_equal(ends[0].status, HEARTH_PEER_LOST);
@@ -115,7 +123,7 @@ static void send_message(const uint8_t head[static 8], uint8_t what)
     assert_true(secure_stream_send(pair[0], message, MESSAGE_HEADER_LEN + 1));
 }
 
-static void receiver_refuses_nonsense(void **state)
+TEST_WITH(receiver_refuses_nonsense, set_up, tear_down)
 {
     static const uint8_t heads[][8] = {
         {0x48, 0x4d, 2, 17, 0, 0, 0, 0}, {0x48, 0x4d, 2, 17, 0xf5, 0x3f, 0, 0},
@@ -124,7 +132,6 @@ static void receiver_refuses_nonsense(void **state)
         {0x48, 0x4d, 2, 17, 1, 0, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
         struct end ends[1] = {{.run = open_run(pair[1], false, clock_real())}};
         send_message(heads[i], LOAD_RESULT); /* a result is not a receiver's to hear */
@@ -138,13 +145,12 @@ static void receiver_refuses_nonsense(void **state)
 }
 
 /* A burst that does not end: cut behind 8 MiB. */
-static void receiver_takes_no_more(void **state)
+TEST_WITH(receiver_takes_no_more, set_up, tear_down)
 {
     struct end receiver = {.run = open_run(pair[1], false, clock_real())};
     static uint8_t message[16384] = {0x48, 0x4d, 2, 17, 0xf4, 0x3f};
     struct error error;
 
-    (void)state;
     while (receiver.run) {
         while (secure_stream_send(pair[0], message, sizeof message))
             ;
@@ -155,7 +161,7 @@ static void receiver_takes_no_more(void **state)
     secure_stream_close(pair[0]);
 }
 
-static void too_little_is_no_result(void **state)
+TEST_WITH(too_little_is_no_result, set_up, tear_down)
 {
     struct end ends[1] = {{.run = open_run(pair[1], false, clock_real())}};
     static const uint8_t head[8] = {0x48, 0x4d, 2, 17, 1, 0, 0, 0};
@@ -163,7 +169,6 @@ static void too_little_is_no_result(void **state)
     struct probe_result result;
     ssize_t len;
 
-    (void)state;
     send_message(head, LOAD_LAST);
     while ((len = secure_stream_recv(pair[0], answer, MESSAGE_HEADER_LEN + RESULT_LEN)) == 0)
         step(&ends[0]);
@@ -175,12 +180,11 @@ static void too_little_is_no_result(void **state)
     assert_int_equal(ends[0].status, HEARTH_PEER_LOST);
 }
 
-static void no_memory(void **state)
+TEST_WITH(no_memory, set_up, tear_down)
 {
     struct probe_run_setup setup = {.heap = &heap, .stream = pair[1]};
     struct probe_run *run = NULL;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         heap.fail_after = i;
         setup.stream = pair[1];
@@ -191,36 +195,4 @@ static void no_memory(void **state)
     }
     secure_stream_close(pair[0]);
     secure_stream_close(pair[1]);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&heap, 0);
-    ann = secure_stream_person(&heap, 1);
-    bob = secure_stream_person(&heap, 2);
-    secure_stream_pair(&heap, ann, bob, pair);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    credentials_close(ann);
-    credentials_close(bob);
-    return heap.blocks == 0 ? 0 : -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(both_ends_know, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(patience_ends, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(other_end_is_gone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(receiver_refuses_nonsense, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(receiver_takes_no_more, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(too_little_is_no_result, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_memory, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

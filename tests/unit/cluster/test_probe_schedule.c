@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the leader lets be measured, and when: on a clock that the test moves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/probe_schedule.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define SHARE      0.05
 #define REFRESH_NS (600 * NS_PER_S)
@@ -96,9 +89,8 @@ static void confirm_all(uint32_t mbit_x10)
 
 /* ---- the first round ---- */
 
-static void every_path_once(void **state)
+TEST(every_path_once)
 {
-    (void)state;
     for (int size = 1; size <= 9; size++) {
         bool seen[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX] = {0};
         struct schedule_order order;
@@ -129,14 +121,13 @@ static uint32_t speed_of(const struct lans *lans, int from, int to)
     return lans->of[from] == lans->of[to] ? 10000 : 1000;
 }
 
-static void a_few_paths_show_who_is_near(void **state)
+TEST(a_few_paths_show_who_is_near)
 {
     static const struct lans scenes[] = {{6, "aaabbb", 8},   {6, "ababab", 8},        {6, "abbbbb", 8},
                                          {6, "aaaaab", 8},   {9, "abcabcabc", 18},    {4, "abab", 6},
                                          {8, "aaaaaaaa", 9}, {12, "aaaaaabbbbbb", 17}};
     struct schedule_order order;
 
-    (void)state;
     for (size_t k = 0; k < sizeof scenes / sizeof scenes[0]; k++) {
         const struct lans *lans = &scenes[k];
         struct ring_order best;
@@ -165,11 +156,10 @@ static void a_few_paths_show_who_is_near(void **state)
     }
 }
 
-static void one_at_a_time(void **state)
+TEST(one_at_a_time)
 {
     struct schedule_order order, more;
 
-    (void)state;
     begin(3);
     assert_true(schedule_deadline(&s, &table, now_ns) == now_ns);
     assert_true(schedule_next(&s, &table, now_ns, &order));
@@ -185,12 +175,11 @@ static void one_at_a_time(void **state)
     assert_true(order.number != more.number && (order.from != more.from || order.to != more.to));
 }
 
-static void hosts_and_guests_are_left_out(void **state)
+TEST(hosts_and_guests_are_left_out)
 {
     struct schedule_order order;
     int count = 0;
 
-    (void)state;
     begin(4);
     view.members[1].host_id = view.members[0].host_id;
     view.members[3].features = PEER_GUEST;
@@ -212,12 +201,11 @@ static void hosts_and_guests_are_left_out(void **state)
     assert_int_equal(topology_path(&table, 0, 0)->kind, PATH_UNKNOWN);
 }
 
-static void other_addresses_come_after(void **state)
+TEST(other_addresses_come_after)
 {
     static const uint32_t rates[] = {1000, 9000, 300};
     struct schedule_order order;
 
-    (void)state;
     begin(2);
     view.members[1].addr_count = 3;
     tell_view();
@@ -249,12 +237,11 @@ static void other_addresses_come_after(void **state)
 
 /* ---- again ---- */
 
-static void again_after_a_while_within_the_share(void **state)
+TEST(again_after_a_while_within_the_share)
 {
     struct schedule_order order;
     uint64_t begun_ns, busy_ns = 0;
 
-    (void)state;
     begin(4);
     assert_int_equal(first_round(1000), 12);
     assert_false(schedule_next(&s, &table, now_ns, &order));
@@ -272,12 +259,11 @@ static void again_after_a_while_within_the_share(void **state)
     assert_true((double)busy_ns <= SHARE * (double)(now_ns - begun_ns) + (double)TOOK_NS);
 }
 
-static void low_results_are_confirmed(void **state)
+TEST(low_results_are_confirmed)
 {
     struct schedule_order order;
     const struct path_measure *path = topology_path(&table, 0, 1);
 
-    (void)state;
     begin(2);
     assert_true(carry_out(&order, PROBE_DONE, 400));
     assert_true(carry_out(&order, PROBE_FAILED, 0));
@@ -302,12 +288,11 @@ static void low_results_are_confirmed(void **state)
     assert_false(s.pairs[1].confirm);
 }
 
-static void changed_round_trip(void **state)
+TEST(changed_round_trip)
 {
     struct schedule_order order;
     struct measured_path path;
 
-    (void)state;
     begin(2);
     for (int i = 0; i < 2; i++) {
         path = path_to(1 - i, 0, MEASURED_NOT);
@@ -333,12 +318,11 @@ static void changed_round_trip(void **state)
     assert_int_equal(topology_path(&table, 0, 1)->kind, PATH_WIRE);
 }
 
-static void failures_wait_longer_each_time(void **state)
+TEST(failures_wait_longer_each_time)
 {
     struct schedule_order order;
     uint64_t longest_ns = 0;
 
-    (void)state;
     begin(2);
     view.members[1].host_id = 7;
     view.members[0].addr_count = 0; /* nowhere to dial but where it is joined */
@@ -363,12 +347,11 @@ static void failures_wait_longer_each_time(void **state)
 
 /* ---- jobs, members who come and go, leaders ---- */
 
-static void jobs_are_left_alone(void **state)
+TEST(jobs_are_left_alone)
 {
     struct schedule_order order;
     struct identity busy[2];
 
-    (void)state;
     begin(4);
     busy[0] = view.members[0].id;
     busy[1] = view.members[2].id;
@@ -388,12 +371,11 @@ static void jobs_are_left_alone(void **state)
     assert_int_equal(first_round(1000), 10);
 }
 
-static void members_come_and_go(void **state)
+TEST(members_come_and_go)
 {
     struct schedule_order order;
     int count = 0;
 
-    (void)state;
     begin(4);
     assert_int_equal(first_round(1000), 12);
     view.size = 5; /* one comes: only its ways */
@@ -428,11 +410,10 @@ static void members_come_and_go(void **state)
     assert_true(schedule_settled(&s));
 }
 
-static void new_leaders_go_on(void **state)
+TEST(new_leaders_go_on)
 {
     struct schedule_order order;
 
-    (void)state;
     begin(3);
     assert_int_equal(first_round(1000), 6);
     now_ns += 100 * NS_PER_S;
@@ -450,11 +431,10 @@ static void new_leaders_go_on(void **state)
     assert_true(schedule_deadline(&s, &table, now_ns) < now_ns + REFRESH_NS);
 }
 
-static void traffic_weighs_less(void **state)
+TEST(traffic_weighs_less)
 {
     struct measured_path path;
 
-    (void)state;
     begin(2);
     path = path_to(1, 800, MEASURED_TRAFFIC);
     assert_true(schedule_result(&s, &table, 0, &path, now_ns));
@@ -473,9 +453,8 @@ static void traffic_weighs_less(void **state)
 }
 
 /* Whatever happens in whatever order: one order at a time, between members, never forgotten. */
-static void anything_goes(void **state)
+TEST(anything_goes)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct schedule_order order = {0};
         struct identity busy[VIEW_MEMBERS_MAX];
@@ -511,25 +490,4 @@ static void anything_goes(void **state)
         }
         assert_true(schedule_settled(&s));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_path_once),
-        cmocka_unit_test(a_few_paths_show_who_is_near),
-        cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(hosts_and_guests_are_left_out),
-        cmocka_unit_test(other_addresses_come_after),
-        cmocka_unit_test(again_after_a_while_within_the_share),
-        cmocka_unit_test(low_results_are_confirmed),
-        cmocka_unit_test(changed_round_trip),
-        cmocka_unit_test(failures_wait_longer_each_time),
-        cmocka_unit_test(jobs_are_left_alone),
-        cmocka_unit_test(members_come_and_go),
-        cmocka_unit_test(new_leaders_go_on),
-        cmocka_unit_test(traffic_weighs_less),
-        cmocka_unit_test(anything_goes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

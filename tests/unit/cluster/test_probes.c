@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that measure each other over real connections of this machine; as if each was a host of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cluster/probe_messages.h"
 #include "cluster/probe_peers.h"
 #include "cluster/probes.h"
 #include "os/clock.h"
 #include "stream_pair.h"
+#include "support/suite.h"
 
 #define NODES   3
 #define WAIT_NS (20 * NS_PER_S)
@@ -192,12 +184,34 @@ static void begin(const char *second_addr)
 
 /* ---- tests ---- */
 
-static void all_are_measured_and_told(void **state)
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NODES; i++) {
+        probes_close(nodes[i].probes);
+        if (nodes[i].peer_set) {
+            outbox_fini(&nodes[i].outbox);
+            peer_set_close(nodes[i].peer_set);
+        }
+        credentials_close(nodes[i].credentials);
+    }
+    return heap.blocks == 0 ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    heap_init(&heap, 0);
+    memset(nodes, 0, sizeof nodes);
+    later_ns = longer_ns = 0;
+    return 0;
+}
+
+TEST_WITH(all_are_measured_and_told, set_up, tear_down)
 {
     struct sock_addr best;
     uint64_t changed = 0;
 
-    (void)state;
     begin(NULL);
     agree(1);
     assert_false(probes_settled(nodes[1].probes));
@@ -228,9 +242,8 @@ static bool second_is_settled(void)
     return probes_settled(nodes[2].probes);
 }
 
-static void next_leader_goes_on(void **state)
+TEST_WITH(next_leader_goes_on, set_up, tear_down)
 {
-    (void)state;
     begin(NULL);
     agree(0);
     until(all_know_all, "measured");
@@ -243,12 +256,11 @@ static void next_leader_goes_on(void **state)
     assert_int_equal(path(2, 0, 1)->quality, 1);
 }
 
-static void second_addresses_are_tried(void **state)
+TEST_WITH(second_addresses_are_tried, set_up, tear_down)
 {
     struct sock_addr best;
     int connections = 0;
 
-    (void)state;
     begin("127.0.0.1:1"); /* nobody is there */
     agree(0);
     until(all_know_all, "measured");
@@ -270,11 +282,10 @@ static bool others_know_each_other(void)
     return path(0, 1, 2)->mbit_x10 > 0 && path(0, 2, 1)->mbit_x10 > 0;
 }
 
-static void jobs_are_spared(void **state)
+TEST_WITH(jobs_are_spared, set_up, tear_down)
 {
     struct identity busy = {.instance = 0};
 
-    (void)state;
     begin(NULL);
     busy = peer_set_self(nodes[0].peer_set)->id; /* the leader itself; and one that nobody knows */
     for (int i = 0; i < NODES; i++)
@@ -298,11 +309,10 @@ static bool leader_sends(void)
 }
 
 /* A group that begins has its lines for itself, at once. */
-static void a_probe_ends_where_a_job_begins(void **state)
+TEST_WITH(a_probe_ends_where_a_job_begins, set_up, tear_down)
 {
     struct identity busy;
 
-    (void)state;
     begin(NULL);
     busy = peer_set_self(nodes[0].peer_set)->id;
     agree(0);
@@ -319,9 +329,8 @@ static bool first_has_given_up(void)
 }
 
 /* A member that does not answer holds up nobody for ever. */
-static void silence_ends(void **state)
+TEST_WITH(silence_ends, set_up, tear_down)
 {
-    (void)state;
     begin(NULL);
     nodes[2].deaf = true;
     agree(0);
@@ -340,11 +349,10 @@ static bool traffic_is_known(void)
     return path(1, 2, 0)->mbit_x10 > 0;
 }
 
-static void members_tell_what_they_see(void **state)
+TEST_WITH(members_tell_what_they_see, set_up, tear_down)
 {
     const struct identity *ids[NODES];
 
-    (void)state;
     begin(NULL);
     for (int i = 0; i < NODES; i++)
         ids[i] = &peer_set_self(nodes[i].peer_set)->id;
@@ -363,13 +371,12 @@ static void members_tell_what_they_see(void **state)
     assert_int_equal(nodes[1].orders, 0);
 }
 
-static void messages_are_checked(void **state)
+TEST_WITH(messages_are_checked, set_up, tear_down)
 {
     struct probe_order order = {.number = 1};
     uint8_t message[PROBE_MESSAGE_MAX] = {0};
     const char *what = NULL;
 
-    (void)state;
     begin(NULL);
     agree(0);
     const struct identity *leader = &peer_set_self(nodes[0].peer_set)->id;
@@ -401,13 +408,12 @@ static void messages_are_checked(void **state)
 }
 
 /* Connections that nobody waits for, and more than there is room for. */
-static void connections_are_bounded(void **state)
+TEST_WITH(connections_are_bounded, set_up, tear_down)
 {
     struct secure_stream *pair[2], *ends[3];
     struct sock_wait items[PROBES_WAITS_MAX];
     uint64_t deadline_ns = NEVER_NS;
 
-    (void)state;
     begin(NULL);
     agree(0);
     struct probes *probes = nodes[1].probes;
@@ -431,13 +437,12 @@ static void connections_are_bounded(void **state)
         secure_stream_close(ends[i]);
 }
 
-static void best_of_several_addresses(void **state)
+TEST(best_of_several_addresses)
 {
     struct probe_peer peer = {.kind = PATH_UNKNOWN};
     struct sock_addr addrs[PEER_ADDRS_MAX + 1], best;
     char text[32];
 
-    (void)state;
     assert_false(peer_best_addr(&peer, &best));
     peer_probed(&peer, NULL, 5000, PATH_WIRE);
     assert_false(peer_best_addr(&peer, &best));
@@ -455,43 +460,3 @@ static void best_of_several_addresses(void **state)
 }
 
 /* ---- frame ---- */
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&heap, 0);
-    memset(nodes, 0, sizeof nodes);
-    later_ns = longer_ns = 0;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    for (int i = 0; i < NODES; i++) {
-        probes_close(nodes[i].probes);
-        if (nodes[i].peer_set) {
-            outbox_fini(&nodes[i].outbox);
-            peer_set_close(nodes[i].peer_set);
-        }
-        credentials_close(nodes[i].credentials);
-    }
-    return heap.blocks == 0 ? 0 : -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(all_are_measured_and_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(next_leader_goes_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(second_addresses_are_tried, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(jobs_are_spared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_probe_ends_where_a_job_begins, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(silence_ends, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(members_tell_what_they_see, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(messages_are_checked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(connections_are_bounded, set_up, tear_down),
-        cmocka_unit_test(best_of_several_addresses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -11,15 +11,9 @@
 #include "oracle.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
+#include "support/suite.h"
 
 struct cell {
     uint64_t mass;

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks at the moves of all members alone, whatever the timing: see trial_check_moves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "oracle.h"
+#include "support/suite.h"
 
 struct cast {
     const struct trial *trial;

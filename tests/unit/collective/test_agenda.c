@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events come out by time, and in the order they were added where times are equal. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "collective/agenda.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 static struct heap heap;
 
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     struct agenda agenda;
     struct prng prng;
     struct agenda_event last = {.time = -1};
@@ -41,9 +34,8 @@ static void test_order(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     struct agenda agenda;
 
     heap.fail_after = 0;
@@ -65,10 +57,6 @@ static void test_no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_no_memory),
-    };
     heap_init(&heap, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

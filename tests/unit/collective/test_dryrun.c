@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times that can be computed by hand, plans that do not fit each other, and the two large runs. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "collective/dryrun.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define MEMBERS_MAX 16
 
@@ -72,9 +67,8 @@ static void near(double got, double expected)
 
 /* ---- times ---- */
 
-static void test_one_frame(void **state)
+TEST(test_one_frame)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
     struct dry_result result = run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net);
 
@@ -90,9 +84,8 @@ static void test_one_frame(void **state)
 }
 
 /* A port does one thing after the other, out and in, each frame with its overhead. */
-static void test_ports(void **state)
+TEST(test_ports)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
 
     net.inside.overhead_s = 0.25;
@@ -102,9 +95,8 @@ static void test_ports(void **state)
 }
 
 /* With one slot a frame must have been taken before the next may go; with more the wire is kept full. */
-static void test_slots(void **state)
+TEST(test_slots)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
     struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 1000);
 
@@ -114,9 +106,8 @@ static void test_slots(void **state)
 }
 
 /* No more than a window of lanes is under way: an all_reduce by star takes two hops a block. */
-static void test_window(void **state)
+TEST(test_window)
 {
-    (void)state;
     struct dry_net net = slow_net(64);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_STAR, 2, 1000);
 
@@ -125,9 +116,8 @@ static void test_window(void **state)
     near(run_ok(call, &net).time_s, 10 * 2 * (1 + 4));
 }
 
-static void test_hosts(void **state)
+TEST(test_hosts)
 {
-    (void)state;
     const int host[] = {0, 0, 1};
     struct dry_net net = slow_net(1);
 
@@ -138,9 +128,8 @@ static void test_hosts(void **state)
 }
 
 /* The processor is busy with one combination after the other; loading costs nothing. */
-static void test_work(void **state)
+TEST(test_work)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
 
     net.inside.bytes_per_s = 1e12;
@@ -152,9 +141,8 @@ static void test_work(void **state)
 /* Halving sends one part of a sum and combines into another: nothing waits. A scan by doubling combines
  * into what it has just sent: that waits until it has left the port. Here member 2 sends its sum slowly to
  * member 4 while the next contribution is there already; each combination takes 100 seconds. */
-static void test_lent_sums(void **state)
+TEST(test_lent_sums)
 {
-    (void)state;
     const int host[] = {0, 0, 0, 0, 1};
     struct dry_net net = slow_net(1);
     double sent_at = 1 + 4 + 100, left_at = sent_at + 40;
@@ -179,9 +167,8 @@ static void count_sends(void *arg, int rank, uint64_t lane, const struct move *m
 }
 
 /* Behind a fence a lane waits while the others go on. */
-static void test_fence(void **state)
+TEST(test_fence)
 {
-    (void)state;
     int sends = 0;
     struct dry_net net = slow_net(3);
 
@@ -192,16 +179,14 @@ static void test_fence(void **state)
 }
 
 /* Everyone begins at its right-hand neighbour, so nobody waits for a port. */
-static void test_all_to_all_spreads(void **state)
+TEST(test_all_to_all_spreads)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
     near(run_ok(call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 8, 100), &net).time_s, 1 + 7 * 4);
 }
 
-static void test_same_again(void **state)
+TEST(test_same_again)
 {
-    (void)state;
     struct dry_net net = slow_net(2);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_HIERARCHICAL, 11, 2500);
     const int host[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0};
@@ -238,9 +223,8 @@ static void log_move(void *arg, int rank, uint64_t lane, const struct move *move
         log->taken[move->from][rank] = log->taken[move->from][rank] * 31 + lane * 1000 + move->from_step + 1;
 }
 
-static void test_canonical_order(void **state)
+TEST(test_canonical_order)
 {
-    (void)state;
     const int host[] = {0, 1, 1, 0, 2, 2, 2, 0, 1};
     for (int algo = 1; algo < ALGO_COUNT; algo++)
         for (uint32_t slots = 1; slots < 9; slots += 3) {
@@ -279,9 +263,8 @@ static void refused(int size, const struct dry_net *net, int status, const char 
     plans_free(size);
 }
 
-static void test_misfits(void **state)
+TEST(test_misfits)
 {
-    (void)state;
     struct dry_net net = slow_net(1), no_slot = slow_net(0);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 30);
 
@@ -324,9 +307,8 @@ static void test_misfits(void **state)
 }
 
 /* Both want to receive before they send. */
-static void test_deadlock(void **state)
+TEST(test_deadlock)
 {
-    (void)state;
     struct dry_net net = slow_net(4);
     struct plan_call call = call_of(PLAN_BARRIER, HEARTH_ALGO_EXCHANGE, 2, 0);
 
@@ -340,9 +322,8 @@ static void test_deadlock(void **state)
 }
 
 /* Two lanes of which each waits for the slot that the other's frame stands in. */
-static void test_deadlock_of_slots(void **state)
+TEST(test_deadlock_of_slots)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
     struct plan_call call = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 2, 100);
 
@@ -380,9 +361,8 @@ static bool watch_progress(void *arg, double share)
     return ++watch->calls < watch->limit;
 }
 
-static void test_progress(void **state)
+TEST(test_progress)
 {
-    (void)state;
     struct watch watch = {.limit = 1};
     struct dry_net net = slow_net(4);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 16, 1600 * 100);
@@ -400,9 +380,8 @@ static void test_progress(void **state)
     plans_free(16);
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     struct dry_net net = slow_net(8);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_EXCHANGE, 16, 500);
     struct dry_result result;
@@ -422,9 +401,8 @@ static void test_no_memory(void **state)
     plans_free(16);
 }
 
-static void test_nothing_to_do(void **state)
+TEST(test_nothing_to_do)
 {
-    (void)state;
     struct dry_net net = slow_net(1);
     struct dry_result result = run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 0), &net);
 
@@ -459,9 +437,8 @@ static struct dry_result run_large(enum hearth_algo algo, int size, size_t count
 }
 
 /* 1000 members, 100 MB, ring, over 1 Gbit/s: within 3 % of 2(N-1)(alpha + bytes/(N*rate)). */
-static void test_ring_of_1000(void **state)
+TEST(test_ring_of_1000)
 {
-    (void)state;
     struct link_cost cost = {.alpha_s = 100e-6, .bytes_per_s = 125e6};
     struct dry_net net = {.inside = cost, .across = cost, .slots = 4};
     struct dry_result result = run_large(HEARTH_ALGO_RING, 1000, 25 * 1000 * 1000, &net);
@@ -473,9 +450,8 @@ static void test_ring_of_1000(void **state)
     assert_int_equal(result.bytes_sent_max, 199800000);
 }
 
-static void test_tree_of_10000(void **state)
+TEST(test_tree_of_10000)
 {
-    (void)state;
     struct link_cost cost = {.alpha_s = 100e-6, .bytes_per_s = 125e6};
     struct dry_net net = {.inside = cost, .across = cost, .slots = 4};
     struct dry_result result = run_large(HEARTH_ALGO_TREE, 10000, 250000, &net);
@@ -486,27 +462,6 @@ static void test_tree_of_10000(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_frame),
-        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_window),
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_work),
-        cmocka_unit_test(test_fence),
-        cmocka_unit_test(test_lent_sums),
-        cmocka_unit_test(test_all_to_all_spreads),
-        cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_canonical_order),
-        cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_deadlock),
-        cmocka_unit_test(test_deadlock_of_slots),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_nothing_to_do),
-        cmocka_unit_test(test_ring_of_1000),
-        cmocka_unit_test(test_tree_of_10000),
-    };
     heap_init(&heap, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

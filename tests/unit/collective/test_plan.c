@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting buffers, ranges, names, hashes, and calls that are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "collective/plan.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 static struct heap heap;
 
@@ -66,9 +60,8 @@ static void check_cover(const struct plan *plan)
     assert_true(plan->lanes == 0 || largest - smallest <= 1);
 }
 
-static void test_even_covers(void **state)
+TEST(test_even_covers)
 {
-    (void)state;
     for (int size = 1; size <= 17; size++)
         for (size_t count = 0; count < 600; count += count < 40 ? 1 : 37) {
             struct plan plan;
@@ -83,9 +76,8 @@ static void test_even_covers(void **state)
 }
 
 /* Counts up to 2^61 bytes: first and last lanes, and some between, meet their neighbours. */
-static void test_even_huge(void **state)
+TEST(test_even_huge)
 {
-    (void)state;
     static const size_t counts[] = {(size_t)1 << 31,       ((size_t)1 << 31) + 1, ((size_t)1 << 32) - 1,
                                     (size_t)1 << 32,       ((size_t)1 << 32) + 7, (size_t)1 << 40,
                                     ((size_t)1 << 40) - 3, ((size_t)1 << 59) + 5};
@@ -119,9 +111,8 @@ static void test_even_huge(void **state)
         }
 }
 
-static void test_given_covers(void **state)
+TEST(test_given_covers)
 {
-    (void)state;
     const size_t counts[] = {0, 17, 1, 0, 64, 16, 5, 0};
     struct plan plan;
     struct plan_call call = call_of(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 8, 0);
@@ -146,9 +137,8 @@ static void test_given_covers(void **state)
     plan_fini(&plan);
 }
 
-static void test_given_huge(void **state)
+TEST(test_given_huge)
 {
-    (void)state;
     const size_t big = ((size_t)1 << 40) + 3, counts[] = {big, 0, big - 1, 7};
     struct plan plan;
     struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_DIRECT, 4, 0);
@@ -167,9 +157,8 @@ static void test_given_huge(void **state)
 
 /* ---- chunking ---- */
 
-static void test_lanes(void **state)
+TEST(test_lanes)
 {
-    (void)state;
     static const struct {
         enum hearth_algo algo;
         int size;
@@ -196,9 +185,8 @@ static void test_lanes(void **state)
 }
 
 /* 16-bit elements: a frame of sums counts 4 bytes an element, one of elements 2. */
-static void test_lanes_half(void **state)
+TEST(test_lanes_half)
 {
-    (void)state;
     struct plan plan;
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_TREE, 4, 32);
 
@@ -220,9 +208,8 @@ static void test_lanes_half(void **state)
 }
 
 /* Lanes and window are the same on all members, whatever each of them does. */
-static void test_members_agree(void **state)
+TEST(test_members_agree)
 {
-    (void)state;
     const size_t counts[] = {3, 0, 900, 1, 70};
     const int host[] = {2, 2, 7, 2, 7};
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++)
@@ -249,9 +236,8 @@ static void test_members_agree(void **state)
 }
 
 /* gatherv: members know different counts; the order on a link is the same all the same. */
-static void test_gatherv_members_differ(void **state)
+TEST(test_gatherv_members_differ)
 {
-    (void)state;
     const size_t counts[] = {400, 10, 90};
     struct plan root, other;
     struct plan_call call = call_of(PLAN_GATHER, HEARTH_ALGO_DIRECT, 3, 0);
@@ -279,9 +265,8 @@ static void test_gatherv_members_differ(void **state)
 
 /* ---- names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     static const struct {
         unsigned bits;
         const char *name;
@@ -319,9 +304,8 @@ static void test_names(void **state)
 }
 
 /* The ring in the words of NCCL. */
-static void test_ring_words(void **state)
+TEST(test_ring_words)
 {
-    (void)state;
     static const char *const words[] = {"send",
                                         "recv_reduce_send",
                                         "recv_reduce_send",
@@ -344,9 +328,8 @@ static void test_ring_words(void **state)
 
 /* ---- hash ---- */
 
-static void test_hash(void **state)
+TEST(test_hash)
 {
-    (void)state;
     const int host[] = {0, 0, 1, 1}, other[] = {0, 1, 0, 1};
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100), changed[6];
     uint64_t hash = plan_hash(&call);
@@ -371,9 +354,8 @@ static void test_hash(void **state)
 
 /* ---- refusals ---- */
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     const size_t counts[] = {SIZE_MAX / 2, SIZE_MAX / 2, 1, 1}, fine[] = {1, 2, 3, 4}, other[] = {2, 2, 3, 4};
     struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_TREE, 4, 10), bad = call;
 
@@ -415,9 +397,8 @@ static void test_refused(void **state)
     refused(&bad, HEARTH_INVALID, "barrier");
 }
 
-static void test_unsupported(void **state)
+TEST(test_unsupported)
 {
-    (void)state;
     struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_EXCHANGE, 4, 10);
 
     refused(&call, HEARTH_UNSUPPORTED,
@@ -437,9 +418,8 @@ static void test_unsupported(void **state)
 }
 
 /* Memory runs out at every allocation in turn; nothing is left behind. */
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     const int host[] = {0, 1, 1, 2, 2, 2, 0, 1, 2, 2};
     for (int algo = 1; algo < ALGO_COUNT; algo++)
         for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
@@ -466,15 +446,6 @@ static void test_no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_even_covers),   cmocka_unit_test(test_even_huge),
-        cmocka_unit_test(test_given_covers),  cmocka_unit_test(test_given_huge),
-        cmocka_unit_test(test_lanes),         cmocka_unit_test(test_lanes_half),
-        cmocka_unit_test(test_members_agree), cmocka_unit_test(test_gatherv_members_differ),
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_ring_words),
-        cmocka_unit_test(test_hash),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_unsupported),   cmocka_unit_test(test_no_memory),
-    };
     heap_init(&heap, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every algorithm of every collective, for many numbers of members, on real numbers: see oracle.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "oracle.h"
+#include "support/suite.h"
 
 #define MEMBERS_MAX 1000
 #define SIZE_SMALL  24 /* up to here there is time for all combinations */

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs: the canonical order of frames, the same at both ends, and the cache. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "collective/program.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define SIZE_MEMBERS_MAX 9
 
@@ -151,11 +145,10 @@ static bool check_call(struct plan_call *call)
 
 /* ---- all plans ---- */
 
-static void order_is_canonical_for_all_plans(void **state)
+TEST(order_is_canonical_for_all_plans)
 {
     static const size_t counts[] = {0, 1, 2, 3, 15, 16, 17, 100, 333, 1000, 2049};
     unsigned checked = 0;
-    (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
         for (int algo = HEARTH_ALGO_RING; algo <= HEARTH_ALGO_EXCHANGE; algo++) {
             for (int size = 1; size <= SIZE_MEMBERS_MAX; size++) {
@@ -173,11 +166,10 @@ static void order_is_canonical_for_all_plans(void **state)
 }
 
 /* Chunks and windows of odd sizes: blocks whose last lanes are missing, one lane, one element a frame. */
-static void order_is_canonical_for_odd_cuts(void **state)
+TEST(order_is_canonical_for_odd_cuts)
 {
     struct prng prng;
     unsigned checked = 0;
-    (void)state;
     prng_init(&prng, 1);
     for (int round = 0; round < 2000; round++) {
         int size = 1 + (int)prng_below(&prng, SIZE_MEMBERS_MAX);
@@ -195,7 +187,7 @@ static void order_is_canonical_for_odd_cuts(void **state)
 }
 
 /* A block that is not full has fewer lanes, and everything behind it moves up: by hand for one case. */
-static void the_last_block_is_short(void **state)
+TEST(the_last_block_is_short)
 {
     struct move moves[] = {{.from_step = 2}, {.from_step = 5}, {.from_step = 9}};
     uint32_t numbers[] = {0, 1, 2};
@@ -204,7 +196,6 @@ static void the_last_block_is_short(void **state)
     static const uint64_t lanes[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5, 3, 4, 5, 6, 6, 6};
     static const uint32_t turns[] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2};
     struct flow_cursor at = {0};
-    (void)state;
     for (uint64_t i = 0; i < 21; i++) {
         assert_true(flow_more(&flow, &at));
         assert_int_equal(flow_lane(&plan, &at), lanes[i]);
@@ -216,14 +207,13 @@ static void the_last_block_is_short(void **state)
 }
 
 /* More than 2^31 elements, without walking them all. */
-static void indices_hold_for_large_counts(void **state)
+TEST(indices_hold_for_large_counts)
 {
     struct move moves[] = {{.from_step = 1}, {.from_step = 2}};
     uint32_t numbers[] = {0, 1};
     struct plan plan = {.lanes = UINT64_C(1) << 40, .window = 1000, .moves = moves, .move_count = 2};
     struct flow_table flow = {.count = 2, .moves = numbers, .frames = UINT64_C(1) << 41};
     uint64_t last = (UINT64_C(1) << 40) - 1, first = last / 1000 * 1000;
-    (void)state;
     assert_int_equal(flow_index(&plan, &flow, 1, last), (UINT64_C(1) << 41) - 1);
     assert_int_equal(flow_index(&plan, &flow, 0, first), first * 2);
     assert_int_equal(flow_index(&plan, &flow, 0, last), first * 2 + (last - first));
@@ -235,14 +225,13 @@ static void indices_hold_for_large_counts(void **state)
     assert_false(flow_more(&flow, &at));
 }
 
-static void counts_of_parts_are_compared(void **state)
+TEST(counts_of_parts_are_compared)
 {
     struct heap heap;
     struct program_cache cache;
     struct program *a, *b, *c;
     struct error error;
     size_t counts[3] = {5, 0, 100};
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
     struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 3, 0);
@@ -289,11 +278,10 @@ static bool is_cached(struct program_cache *cache, struct heap *heap, size_t cou
     return heap->calls == calls;
 }
 
-static void equal_calls_share_a_program(void **state)
+TEST(equal_calls_share_a_program)
 {
     struct heap heap;
     struct program_cache cache;
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
     struct program *first = get(&cache, 100);
@@ -321,11 +309,10 @@ static void equal_calls_share_a_program(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void the_cache_is_trimmed_by_last_use(void **state)
+TEST(the_cache_is_trimmed_by_last_use)
 {
     struct heap heap;
     struct program_cache cache;
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
     for (size_t i = 1; i <= PROGRAM_CACHE_MAX; i++)
@@ -346,11 +333,10 @@ static void the_cache_is_trimmed_by_last_use(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void programs_in_use_stay(void **state)
+TEST(programs_in_use_stay)
 {
     struct heap heap;
     struct program_cache cache;
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
     struct program *used[PROGRAM_CACHE_MAX + 10];
@@ -368,11 +354,10 @@ static void programs_in_use_stay(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void idle_operations_go_with_their_program(void **state)
+TEST(idle_operations_go_with_their_program)
 {
     struct heap heap;
     struct program_cache cache;
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, count_freed);
     freed = 0;
@@ -391,10 +376,9 @@ static void idle_operations_go_with_their_program(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void no_memory_leaves_nothing_behind(void **state)
+TEST(no_memory_leaves_nothing_behind)
 {
     size_t counts[4] = {3, 70, 0, 9};
-    (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
         struct plan_call call = call_of((enum plan_kind)kind, HEARTH_ALGO_DIRECT, 4, 50);
         if (kind == PLAN_ALL_TO_ALL)
@@ -421,21 +405,4 @@ static void no_memory_leaves_nothing_behind(void **state)
             assert_int_equal(heap.blocks, 0);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_is_canonical_for_all_plans),
-        cmocka_unit_test(order_is_canonical_for_odd_cuts),
-        cmocka_unit_test(the_last_block_is_short),
-        cmocka_unit_test(indices_hold_for_large_counts),
-        cmocka_unit_test(counts_of_parts_are_compared),
-        cmocka_unit_test(equal_calls_share_a_program),
-        cmocka_unit_test(the_cache_is_trimmed_by_last_use),
-        cmocka_unit_test(programs_in_use_stay),
-        cmocka_unit_test(idle_operations_go_with_their_program),
-        cmocka_unit_test(no_memory_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests_name("program", tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings that go round in an order of their own: right in any order, and cheaper in a better one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "collective/select.h"
 #include "core/prng.h"
 #include "oracle.h"
+#include "support/suite.h"
 
 #define SIZE_MAX_TRIED 12
 
@@ -48,12 +42,11 @@ static struct trial trial_of(struct prng *prng, enum plan_kind kind, int size, c
 }
 
 /* Every collective that goes by ring, in place and not: what must come out does, and with one slot a link. */
-static void test_right_in_any_order(void **state)
+TEST(test_right_in_any_order)
 {
     struct prng prng;
     struct dry_result result;
     int order[SIZE_MAX_TRIED];
-    (void)state;
     prng_init(&prng, 11);
     for (int size = 2; size <= SIZE_MAX_TRIED; size++)
         for (int again = 0; again < 6; again++) {
@@ -80,7 +73,7 @@ static void move_count(void *arg, int rank, uint64_t lane, const struct move *mo
 }
 
 /* All-reduce sends from each to the next of the order, and to nobody else. */
-static void test_neighbours(void **state)
+TEST(test_neighbours)
 {
     static const int order[] = {2, 0, 3, 1};
     struct plan plans[4];
@@ -88,7 +81,6 @@ static void test_neighbours(void **state)
     struct error error;
     struct dry_result result;
     int sent[SIZE_MAX_TRIED][SIZE_MAX_TRIED] = {{0}};
-    (void)state;
     for (int rank = 0; rank < 4; rank++) {
         struct plan_call call = {.kind = PLAN_ALL_REDUCE,
                                  .algo = HEARTH_ALGO_RING,
@@ -114,7 +106,7 @@ static void test_neighbours(void **state)
 }
 
 /* Two sites that alternate by rank: an order that goes round one and then the other crosses twice. */
-static void test_price_follows_the_order(void **state)
+TEST(test_price_follows_the_order)
 {
     static const int host[] = {0, 1, 0, 1, 0, 1}, order[] = {4, 2, 0, 1, 5, 3};
     struct group_view view = {.size = 6,
@@ -132,7 +124,6 @@ static void test_price_follows_the_order(void **state)
                              .host = host,
                              .chunk_bytes = 1 << 18,
                              .window_bytes = 1 << 20};
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         static const enum plan_kind kinds[] = {PLAN_ALL_REDUCE, PLAN_BROADCAST, PLAN_REDUCE};
         call.kind = kinds[kind];
@@ -144,12 +135,11 @@ static void test_price_follows_the_order(void **state)
     }
 }
 
-static void test_in_the_hash(void **state)
+TEST(test_in_the_hash)
 {
     static const int order[] = {0, 1, 2}, other[] = {0, 2, 1};
     struct plan_call call = {.kind = PLAN_ALL_REDUCE, .algo = HEARTH_ALGO_RING, .size = 3, .count = 1};
     uint64_t by_rank = plan_hash(&call);
-    (void)state;
     call.order = order;
     uint64_t ordered = plan_hash(&call);
     call.order = other;
@@ -157,15 +147,4 @@ static void test_in_the_hash(void **state)
     call.order = NULL;
     call.host = order;
     assert_true(plan_hash(&call) != ordered);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_in_any_order),
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_price_follows_the_order),
-        cmocka_unit_test(test_in_the_hash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

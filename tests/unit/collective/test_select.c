@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of an algorithm: its rules, and how good it is, measured against dry runs. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "collective/dryrun.h"
 #include "collective/select.h"
 #include "core/hash.h"
+#include "support/suite.h"
 
 #define MEMBERS_MAX 64
 
@@ -132,17 +126,15 @@ static void score_kind(enum plan_kind kind, const int sizes[], const size_t byte
     assert_true(score.good * 10 >= score.cells * 9);
 }
 
-static void test_all_reduce_is_chosen_well(void **state)
+TEST(test_all_reduce_is_chosen_well)
 {
-    (void)state;
     const int sizes[] = {2, 3, 4, 5, 8, 13, 16, 32, 64, 0};
     const size_t bytes[] = {4, 256, 4096, 65536, 1000000, 8000000, 100000000, 0};
     score_kind(PLAN_ALL_REDUCE, sizes, bytes);
 }
 
-static void test_others_are_chosen_well(void **state)
+TEST(test_others_are_chosen_well)
 {
-    (void)state;
     const int sizes[] = {2, 3, 5, 8, 13, 32, 64, 0};
     const size_t bytes[] = {4, 4096, 65536, 1000000, 20000000, 0}, one[] = {4, 0};
     const enum plan_kind kinds[] = {PLAN_REDUCE_SCATTER, PLAN_ALL_GATHER, PLAN_BROADCAST,
@@ -155,9 +147,8 @@ static void test_others_are_chosen_well(void **state)
 /* ---- rules ---- */
 
 /* What everyone would expect of a home network. */
-static void test_expected_choices(void **state)
+TEST(test_expected_choices)
 {
-    (void)state;
     static const struct {
         int size;
         size_t bytes;
@@ -180,9 +171,8 @@ static void test_expected_choices(void **state)
     }
 }
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
-    (void)state;
     int host[MEMBERS_MAX];
     struct group_view view = view_of(&nets[0], 8, host);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, 8, 1000, host);
@@ -209,9 +199,8 @@ static void test_rules(void **state)
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_INVALID);
 }
 
-static void test_price_of_what_cannot(void **state)
+TEST(test_price_of_what_cannot)
 {
-    (void)state;
     int host[MEMBERS_MAX];
     struct group_view view = view_of(&nets[0], 8, host);
     struct plan_call call = call_of(PLAN_BROADCAST, 8, 1000, host);
@@ -223,9 +212,8 @@ static void test_price_of_what_cannot(void **state)
 }
 
 /* Whoever asks gets the same answer. */
-static void test_members_agree(void **state)
+TEST(test_members_agree)
 {
-    (void)state;
     int host[MEMBERS_MAX];
     const size_t counts[] = {10, 0, 3000, 5, 1, 1, 1, 800};
 
@@ -244,9 +232,8 @@ static void test_members_agree(void **state)
 }
 
 /* Equal prices: the lower number. Alone all prices are zero. */
-static void test_tie(void **state)
+TEST(test_tie)
 {
-    (void)state;
     int host[MEMBERS_MAX];
     struct group_view view = view_of(&nets[0], 1, host);
     struct error error;
@@ -266,17 +253,8 @@ static void test_tie(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_price_of_what_cannot),
-        cmocka_unit_test(test_members_agree),
-        cmocka_unit_test(test_tie),
-        cmocka_unit_test(test_expected_choices),
-        cmocka_unit_test(test_all_reduce_is_chosen_well),
-        cmocka_unit_test(test_others_are_chosen_well),
-    };
     heap_init(&heap, 0);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = suite_run();
     printf("hash prices %016llx\n", (unsigned long long)digest);
     return failed;
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a peer may say nothing: peer_timeout once it has spoken, and until the opening's end before. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "collective/state.h"
 #include "os/clock.h"
 #include "os/sock.h"
+#include "support/suite.h"
 #include "transport/tcp.h"
 
 #define TIMEOUT_NS (30 * NS_PER_S)
@@ -73,19 +67,17 @@ static uint64_t silence(struct scene *s)
     return s->now_ns - begin_ns;
 }
 
-static void who_has_not_opened_yet_has_time_for_it(void **state)
+TEST(who_has_not_opened_yet_has_time_for_it)
 {
     struct scene s;
-    (void)state;
     scene_open(&s);
     assert_in_range(silence(&s), OPENING_NS, OPENING_NS + STEPS_NS);
     scene_close(&s);
 }
 
-static void who_has_spoken_must_go_on(void **state)
+TEST(who_has_spoken_must_go_on)
 {
     struct scene s;
-    (void)state;
     scene_open(&s);
     for (int i = 0; i < 4; i++)
         engine_progress(s.engines[(i + 1) % 2]);
@@ -93,13 +85,4 @@ static void who_has_spoken_must_go_on(void **state)
     engine_progress(s.engines[0]); /* here it sees that something came */
     assert_in_range(silence(&s), TIMEOUT_NS, TIMEOUT_NS + STEPS_NS);
     scene_close(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_not_opened_yet_has_time_for_it),
-        cmocka_unit_test(who_has_spoken_must_go_on),
-    };
-    return cmocka_run_group_tests_name("silence", tests, NULL, NULL);
 }

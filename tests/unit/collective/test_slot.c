@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots: sizes by class, reuse without allocation, a bound on what is kept. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "collective/slot.h"
+#include "support/suite.h"
 
 struct world {
     struct heap heap;
@@ -33,7 +27,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void a_slot_holds_what_was_asked_for(void **state)
+TEST_WITH(a_slot_holds_what_was_asked_for, setup, teardown)
 {
     struct world *w = *state;
     static const size_t lens[] = {0, 1, 511, 512, 513, 1023, 1024, 1025, 262144, 262145, 1 << 20};
@@ -54,7 +48,7 @@ static void a_slot_holds_what_was_asked_for(void **state)
     }
 }
 
-static void the_largest_class_is_the_largest_frame(void **state)
+TEST_WITH(the_largest_class_is_the_largest_frame, setup, teardown)
 {
     struct world *w = *state;
     struct slot *slot = slot_get(&w->pool, FRAME_LENGTH_MAX);
@@ -64,7 +58,7 @@ static void the_largest_class_is_the_largest_frame(void **state)
     assert_null(slot_get(&w->pool, SIZE_MAX));
 }
 
-static void equal_needs_share_slots(void **state)
+TEST_WITH(equal_needs_share_slots, setup, teardown)
 {
     struct world *w = *state;
     struct slot *a = slot_get(&w->pool, 600), *b = slot_get(&w->pool, 600);
@@ -87,7 +81,7 @@ static void equal_needs_share_slots(void **state)
     slot_put(NULL);
 }
 
-static void putting_takes_it_out_of_its_holders_list(void **state)
+TEST_WITH(putting_takes_it_out_of_its_holders_list, setup, teardown)
 {
     struct world *w = *state;
     struct list held;
@@ -101,7 +95,7 @@ static void putting_takes_it_out_of_its_holders_list(void **state)
     assert_true(list_empty(&held));
 }
 
-static void what_is_kept_is_bounded(void **state)
+TEST_WITH(what_is_kept_is_bounded, setup, teardown)
 {
     struct world *w = *state;
     enum { COUNT = 40 };
@@ -119,7 +113,7 @@ static void what_is_kept_is_bounded(void **state)
     }
 }
 
-static void no_memory_gives_no_slot_and_loses_nothing(void **state)
+TEST_WITH(no_memory_gives_no_slot_and_loses_nothing, setup, teardown)
 {
     struct world *w = *state;
     for (int64_t after = 0; after < 2; after++) {
@@ -154,7 +148,7 @@ static void give_back(struct conn *conn, uint64_t token)
 static const struct sharing sharing = {.give_back = give_back};
 static const struct transport transport = {.scheme = "lender", .sharing = &sharing};
 
-static void a_bare_slot_stands_for_a_loan_and_ends_it(void **state)
+TEST_WITH(a_bare_slot_stands_for_a_loan_and_ends_it, setup, teardown)
 {
     struct world *w = *state;
     struct lender lender = {.conn = {&transport}};
@@ -174,7 +168,7 @@ static void a_bare_slot_stands_for_a_loan_and_ends_it(void **state)
     assert_int_equal(w->pool.cached, 0);
 }
 
-static void a_slot_with_memory_has_its_payload_there(void **state)
+TEST_WITH(a_slot_with_memory_has_its_payload_there, setup, teardown)
 {
     struct world *w = *state;
     struct slot *slot = slot_get(&w->pool, 100);
@@ -183,19 +177,4 @@ static void a_slot_with_memory_has_its_payload_there(void **state)
     slot_put(slot);
     atomic_store(&w->heap.fail_after, 0);
     assert_null(slot_get_bare(&w->pool)); /* of another kind than the one that is kept */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_slot_holds_what_was_asked_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_largest_class_is_the_largest_frame, setup, teardown),
-        cmocka_unit_test_setup_teardown(equal_needs_share_slots, setup, teardown),
-        cmocka_unit_test_setup_teardown(putting_takes_it_out_of_its_holders_list, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_memory_gives_no_slot_and_loses_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_bare_slot_stands_for_a_loan_and_ends_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_slot_with_memory_has_its_payload_there, setup, teardown),
-    };
-    return cmocka_run_group_tests_name("slot", tests, NULL, NULL);
 }

@@ -2,17 +2,10 @@
 /* Codec texts: what the grammar allows and nothing else, back to the same text, and exact counts. */
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/codec.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 static struct codec_list parsed(const char *text)
 {
@@ -33,9 +26,8 @@ static struct codec codec_of(const char *text)
     return list.codec[0];
 }
 
-static void numbers_are_what_the_text_says(void **state)
+TEST(numbers_are_what_the_text_says)
 {
-    (void)state;
     static const char *const plain[] = {"none", "fp16", "bf16", "int8", "onebit"};
     for (int i = 0; i < 5; i++) {
         struct codec codec = codec_of(plain[i]);
@@ -66,9 +58,8 @@ static void numbers_are_what_the_text_says(void **state)
     assert_false(int8.feedback);
 }
 
-static void options_in_a_list_belong_to_the_codec_before_them(void **state)
+TEST(options_in_a_list_belong_to_the_codec_before_them)
 {
-    (void)state;
     struct codec_list list =
         parsed("auto:int8,stochastic,feedback=off,topk:0.5,values=bf16,powersgd:2,alternate");
     assert_true(list.automatic);
@@ -83,9 +74,8 @@ static void options_in_a_list_belong_to_the_codec_before_them(void **state)
     assert_int_equal(parsed("auto:none,fp16,bf16,int8,onebit,topk:1,randomk:1,powersgd:1").count, 8);
 }
 
-static void text_is_canonical(void **state)
+TEST(text_is_canonical)
 {
-    (void)state;
     static const struct {
         const char *given, *text;
     } cases[] = {
@@ -116,9 +106,8 @@ static void text_is_canonical(void **state)
     }
 }
 
-static void text_is_cut_at_its_size(void **state)
+TEST(text_is_cut_at_its_size)
 {
-    (void)state;
     struct codec codec = codec_of("topk:0.01,values=int8");
     char text[12];
     memset(text, 'x', sizeof text);
@@ -142,9 +131,8 @@ static void assert_refused(const char *given, const char *what)
         fail_msg("%s: no grammar in: %s", given, error.text);
 }
 
-static void errors_say_what_and_where_and_the_grammar(void **state)
+TEST(errors_say_what_and_where_and_the_grammar)
 {
-    (void)state;
     assert_refused("", "codec \"\", at \"\": no such codec");
     assert_refused("topq:0.1", "codec \"topq:0.1\", at \"topq:0.1\": no such codec");
     assert_refused("Int8", "no such codec");
@@ -177,9 +165,8 @@ static void errors_say_what_and_where_and_the_grammar(void **state)
                    "codec \"a text of which no more than its...\"");
 }
 
-static void numbers_out_of_range_are_refused(void **state)
+TEST(numbers_out_of_range_are_refused)
 {
-    (void)state;
     static const char *const ratios[] = {
         "0",     "0.0",       "-0.1",   "+0.1",  "1.1",  "1.000001", "2",     "nan", "inf", "0x1",
         ".1",    "1.",        "0.1e",   "0.1e-", "0.1 ", "",         "1e-21", "1e1", "0,1", "1e-99999999999",
@@ -203,9 +190,8 @@ static void numbers_out_of_range_are_refused(void **state)
     assert_refused("powersgd:4,rows=99999999999999999999999", "a count, 1..2^40");
 }
 
-static void long_texts_are_refused(void **state)
+TEST(long_texts_are_refused)
 {
-    (void)state;
     char text[CODEC_TEXT_MAX + 8];
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -221,9 +207,8 @@ static void long_texts_are_refused(void **state)
     assert_refused(text, "longer than 255 bytes");
 }
 
-static void counts_are_exact(void **state)
+TEST(counts_are_exact)
 {
-    (void)state;
     static const struct {
         const char *ratio;
         uint64_t count, keeps;
@@ -258,9 +243,8 @@ static void counts_are_exact(void **state)
 }
 
 /* Any double in range: the text is read as the same double, and counts lie where they must. */
-static void every_ratio_survives_its_text(void **state)
+TEST(every_ratio_survives_its_text)
 {
-    (void)state;
     struct prng prng;
     prng_init(&prng, 4);
     for (int i = 0; i < 20000; i++) {
@@ -281,9 +265,8 @@ static void every_ratio_survives_its_text(void **state)
 }
 
 /* As the C library reads them, where that can be trusted: in the locale "C". */
-static void ratios_are_rounded_as_strtod_does(void **state)
+TEST(ratios_are_rounded_as_strtod_does)
 {
-    (void)state;
     struct prng prng;
     prng_init(&prng, 5);
     for (int i = 0; i < 20000; i++) {
@@ -297,9 +280,8 @@ static void ratios_are_rounded_as_strtod_does(void **state)
     }
 }
 
-static void no_locale_changes_anything(void **state)
+TEST(no_locale_changes_anything)
 {
-    (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "C.UTF-8"};
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !setlocale(LC_ALL, names[i]); i++)
         ;
@@ -310,9 +292,8 @@ static void no_locale_changes_anything(void **state)
     setlocale(LC_ALL, "C");
 }
 
-static void kinds_are_told_apart(void **state)
+TEST(kinds_are_told_apart)
 {
-    (void)state;
     static const char *const parts[] = {"none", "fp16", "bf16", "int8", "onebit", "topk:0.1,chunk=64"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         struct codec codec = codec_of(parts[i]);
@@ -326,23 +307,4 @@ static void kinds_are_told_apart(void **state)
     assert_int_equal(codec_of_values(VALUES_F32).kind, CODEC_NONE);
     assert_int_equal(codec_of_values(VALUES_BF16).kind, CODEC_BF16);
     assert_int_equal(codec_of_values(VALUES_INT8).kind, CODEC_INT8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_what_the_text_says),
-        cmocka_unit_test(options_in_a_list_belong_to_the_codec_before_them),
-        cmocka_unit_test(text_is_canonical),
-        cmocka_unit_test(text_is_cut_at_its_size),
-        cmocka_unit_test(errors_say_what_and_where_and_the_grammar),
-        cmocka_unit_test(numbers_out_of_range_are_refused),
-        cmocka_unit_test(long_texts_are_refused),
-        cmocka_unit_test(counts_are_exact),
-        cmocka_unit_test(every_ratio_survives_its_text),
-        cmocka_unit_test(ratios_are_rounded_as_strtod_does),
-        cmocka_unit_test(no_locale_changes_anything),
-        cmocka_unit_test(kinds_are_told_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

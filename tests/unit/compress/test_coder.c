@@ -3,19 +3,13 @@
  * refused. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/coder.h"
 #include "core/bytes.h"
 #include "core/prng.h"
 #include "numbers.h"
 #include "support/golden.h"
+#include "support/suite.h"
 
 #define COUNT_MAX   (17 * CODER_BLOCK)
 #define PAYLOAD_MAX (PART_HEADER_LEN + COUNT_MAX * 4)
@@ -102,11 +96,10 @@ static int decode(const struct codec *codec, const uint8_t *payload, size_t coun
     return coder_decode(codec, kernels_best(), &payloads, &out, count, &error);
 }
 
-static void lengths_follow_from_the_count(void **state)
+TEST(lengths_follow_from_the_count)
 {
     static const size_t lens[] = {8 + 4 * 4097,      8 + 16 + 1 + 2 * 4097, 8 + 2 * 4097,
                                   8 + 32 + 2 + 4097, 8 + 32 + 2 + 4097,     8 + 32 + 2 + 512 + 1};
-    (void)state;
     for (size_t i = 0; i < LENGTH(lens); i++) {
         assert_int_equal(coder_len(&codecs[i], 4097), lens[i]);
         assert_int_equal(coder_len(&codecs[i], 0), PART_HEADER_LEN);
@@ -142,9 +135,8 @@ static void conserve(const struct codec *codec, enum hearth_dtype dtype, enum nu
     assert_int_equal(m->e_new[count * 8], 0xa5);
 }
 
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++)
         for (size_t d = 0; d < LENGTH(dtypes); d++)
             for (size_t n = 0; n < LENGTH(counts); n++)
@@ -154,9 +146,8 @@ static void nothing_is_lost(void **state)
             conserve(&codecs[c], HEARTH_F32, (enum numbers)kind, 3 * 4096 + 5);
 }
 
-static void all_sets_agree(void **state)
+TEST(all_sets_agree)
 {
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++)
         for (size_t n = 0; n < LENGTH(counts); n++)
             for (int s = 1; s < set_count; s++) {
@@ -177,10 +168,9 @@ static void all_sets_agree(void **state)
             }
 }
 
-static void residuals_may_stay_in_place(void **state)
+TEST(residuals_may_stay_in_place)
 {
     const size_t count = 3 * 4096 + 5;
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++)
         for (size_t d = 0; d < LENGTH(dtypes); d++) {
             struct member *a = &members[0], *b = &members[1];
@@ -196,10 +186,9 @@ static void residuals_may_stay_in_place(void **state)
 }
 
 /* Without a residual the payload is that of a residual of zeros. */
-static void residuals_may_be_missing(void **state)
+TEST(residuals_may_be_missing)
 {
     const size_t count = 4096 + 300;
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++) {
         struct member *a = &members[0], *b = &members[1];
         fill(a, HEARTH_F32, NUMBERS_GAUSS, 6, count);
@@ -232,11 +221,10 @@ static void encode_all(const struct codec *codec, size_t count)
     memcpy(numbers, sum, count * sizeof *sum);
 }
 
-static void a_merge_codes_the_sum(void **state)
+TEST(a_merge_codes_the_sum)
 {
     static uint8_t target[PAYLOAD_MAX], expected[PAYLOAD_MAX];
     static float left[COUNT_MAX];
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++)
         for (size_t n = 0; n < LENGTH(counts); n++) {
             const size_t count = counts[n];
@@ -256,10 +244,9 @@ static void a_merge_codes_the_sum(void **state)
         }
 }
 
-static void results_are_rounded_to_the_type(void **state)
+TEST(results_are_rounded_to_the_type)
 {
     const size_t count = 4096 + 7;
-    (void)state;
     for (size_t c = 0; c < LENGTH(codecs); c++)
         for (size_t d = 0; d < LENGTH(dtypes); d++) {
             struct payloads payloads = {MEMBERS, all_bytes};
@@ -284,13 +271,12 @@ static void results_are_rounded_to_the_type(void **state)
 
 /* ---- int8 ---------------------------------------------------------------------------------------------- */
 
-static void int8_has_no_bias(void **state)
+TEST(int8_has_no_bias)
 {
     static const struct codec int8 = {.kind = CODEC_INT8},
                               stochastic = {.kind = CODEC_INT8, .stochastic = true};
     const struct codec *both[] = {&int8, &stochastic};
     struct member *m = &members[0];
-    (void)state;
     for (int i = 0; i < 2; i++) {
         double sum = 0, squares = 0;
         fill(m, HEARTH_F32, NUMBERS_GAUSS, 8, COUNT_MAX);
@@ -306,12 +292,11 @@ static void int8_has_no_bias(void **state)
 }
 
 /* A number between two steps becomes each of them as often as it should. */
-static void stochastic_is_right_on_average(void **state)
+TEST(stochastic_is_right_on_average)
 {
     static const struct codec codec = {.kind = CODEC_INT8, .stochastic = true};
     struct member *m = &members[0];
     float *x = (float *)(void *)m->x;
-    (void)state;
     for (int part = 1; part < 10; part++) {
         double sum = 0;
         for (size_t i = 0; i < COUNT_MAX; i++)
@@ -328,12 +313,11 @@ static void stochastic_is_right_on_average(void **state)
     }
 }
 
-static void dither_depends_on_key_and_place_only(void **state)
+TEST(dither_depends_on_key_and_place_only)
 {
     static const struct codec codec = {.kind = CODEC_INT8, .stochastic = true};
     const size_t count = 2 * CODER_BLOCK;
     struct member *whole = &members[0], *parts = &members[1];
-    (void)state;
     fill(whole, HEARTH_F32, NUMBERS_GAUSS, 3, count);
     struct feed feed = {.dtype = HEARTH_F32, .x = whole->x, .gain = 1, .key = 1};
     assert_int_equal(coder_encode(&codec, kernels_best(), &feed, 0, count, whole->payload), HEARTH_OK);
@@ -367,13 +351,12 @@ static double bound(enum codec_kind kind, double magnitude)
     }
 }
 
-static void extremes_stay_finite(void **state)
+TEST(extremes_stay_finite)
 {
     static const float values[] = {0.0f,     0x1p-149f, 0x1.8p-140f, 0x1p-126f, 0x1.fffffep-127f, 0x1p-100f,
                                    65504.0f, 0x1p16f,   0x1p127f,    FLT_MAX,   FLT_MAX / 127};
     const size_t count = 513;
     float *x = (float *)(void *)members[0].x, *left = (float *)(void *)members[0].e_new;
-    (void)state;
     for (size_t c = 0; c < 6; c++)
         for (size_t v = 0; v < LENGTH(values); v++) {
             for (size_t i = 0; i < count; i++)
@@ -399,11 +382,10 @@ static void put_f32(struct member *m, enum hearth_dtype dtype, size_t at, float 
 }
 
 /* The block that holds it is sent as zeros, or what is nearest; the others as ever. */
-static void poison_is_reported(void **state)
+TEST(poison_is_reported)
 {
     static const float poisons[] = {NAN, INFINITY, -INFINITY};
     const size_t count = 3 * CODER_BLOCK, at = CODER_BLOCK + 77;
-    (void)state;
     for (size_t c = 0; c < 6; c++)
         for (size_t d = 0; d < LENGTH(dtypes); d++)
             for (size_t v = 0; v < LENGTH(poisons); v++) {
@@ -425,12 +407,11 @@ static void poison_is_reported(void **state)
     assert_int_equal(coder_encode(&codecs[3], kernels_best(), &feed, 0, count, m->payload), HEARTH_POISONED);
 }
 
-static void sums_beyond_f32_are_flagged(void **state)
+TEST(sums_beyond_f32_are_flagged)
 {
     static uint8_t target[PAYLOAD_MAX];
     const size_t count = CODER_BLOCK + 9;
     float *x = (float *)(void *)members[0].x;
-    (void)state;
     for (size_t c = 0; c < 6; c++) {
         const uint8_t *const twice[] = {members[0].payload, members[0].payload};
         const uint8_t *const merged[] = {target, members[1].payload};
@@ -459,7 +440,7 @@ static void sums_beyond_f32_are_flagged(void **state)
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
 
-static void malformed_payloads_are_refused(void **state)
+TEST(malformed_payloads_are_refused)
 {
     static const struct {
         enum codec_kind kind;
@@ -476,7 +457,6 @@ static void malformed_payloads_are_refused(void **state)
         {CODEC_ONEBIT, 8 + 4 + 300 / 8, 0x10}, /* a bit that stands for no element */
     };
     const size_t count = 300;
-    (void)state;
     for (size_t i = 0; i < LENGTH(damages); i++) {
         struct codec codec = {.kind = damages[i].kind};
         struct payloads payloads = {MEMBERS, all_bytes};
@@ -497,13 +477,12 @@ static void malformed_payloads_are_refused(void **state)
     }
 }
 
-static void energy_is_of_every_16th_block(void **state)
+TEST(energy_is_of_every_16th_block)
 {
     static const struct codec codec = {.kind = CODEC_INT8};
     struct member *m = &members[0];
     double before = 0, after = 0;
     struct energy energy = {0, 0};
-    (void)state;
     fill(m, HEARTH_F32, NUMBERS_GAUSS, 12, COUNT_MAX);
     struct feed feed = feed_of(m, HEARTH_F32);
     feed.energy = &energy;
@@ -527,13 +506,12 @@ static void golden_number(float *x, size_t count)
 }
 
 /* Long ones go past the caches, in other pieces than blocks and from any address. */
-static void long_payloads_are_those_of_their_parts(void **state)
+TEST(long_payloads_are_those_of_their_parts)
 {
     enum { COUNT = (9 << 20) + 77, PART = 1 << 20 };
     static float x[COUNT];
     static uint8_t whole[COUNT * 2 + COUNT / 128], part[PART * 2 + PART / 128];
     const enum codec_kind kinds[] = {CODEC_BF16, CODEC_FP16, CODEC_INT8};
-    (void)state;
     numbers_fill(NUMBERS_GAUSS, 5, x, COUNT);
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         struct codec codec = {.kind = kinds[k]};
@@ -552,12 +530,11 @@ static void long_payloads_are_those_of_their_parts(void **state)
     }
 }
 
-static void golden_payloads_stay(void **state)
+TEST(golden_payloads_stay)
 {
     static const char *const names[] = {"none", "fp16", "bf16", "int8", "stochastic", "onebit"};
     static const size_t golden_counts[] = {9, 40, 40, 300, 40, 300};
     struct golden items[GOLDEN_MAX];
-    (void)state;
     assert_int_equal(golden_read("coder_v1.hex", items), LENGTH(names));
     for (size_t i = 0; i < LENGTH(names); i++) {
         float *x = (float *)(void *)members[0].x;
@@ -575,25 +552,6 @@ static void golden_payloads_stay(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_follow_from_the_count),
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(all_sets_agree),
-        cmocka_unit_test(residuals_may_stay_in_place),
-        cmocka_unit_test(residuals_may_be_missing),
-        cmocka_unit_test(a_merge_codes_the_sum),
-        cmocka_unit_test(results_are_rounded_to_the_type),
-        cmocka_unit_test(int8_has_no_bias),
-        cmocka_unit_test(stochastic_is_right_on_average),
-        cmocka_unit_test(dither_depends_on_key_and_place_only),
-        cmocka_unit_test(extremes_stay_finite),
-        cmocka_unit_test(poison_is_reported),
-        cmocka_unit_test(sums_beyond_f32_are_flagged),
-        cmocka_unit_test(malformed_payloads_are_refused),
-        cmocka_unit_test(energy_is_of_every_16th_block),
-        cmocka_unit_test(long_payloads_are_those_of_their_parts),
-        cmocka_unit_test(golden_payloads_stay),
-    };
     set_count = number_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* topk of a whole tensor against sorting: whatever the numbers, the hint and the kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "compress/sparse.h"
 #include "core/prng.h"
 #include "numbers.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 40000
 
@@ -49,11 +41,10 @@ static void fill(enum numbers kind, uint64_t seed, size_t count)
         acc[i] = x[i] + e[i];
 }
 
-static void finds_what_sorting_finds(void **state)
+TEST(finds_what_sorting_finds)
 {
     static const size_t counts[] = {1, 2, 65, 1000, 4096, 4097, 20001, COUNT_MAX};
     static const size_t shares[] = {100000, 1000, 100, 10, 2, 1};
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             size_t keep = (counts[c] + shares[(c + (size_t)kind) % 6] - 1) / shares[(c + (size_t)kind) % 6];
@@ -68,11 +59,10 @@ static void finds_what_sorting_finds(void **state)
         }
 }
 
-static void hints_change_nothing(void **state)
+TEST(hints_change_nothing)
 {
     static const uint32_t absurd[] = {1,          0x00800000, 0x3f800000, 0x40400000,
                                       0x7f7fffff, 0x7f800000, 0xffffffff};
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
         fill((enum numbers)kind, 7, 30000);
         numbers_largest(acc, 30000, 300, expected);
@@ -87,11 +77,10 @@ static void hints_change_nothing(void **state)
     }
 }
 
-static void the_hint_is_the_least_chosen(void **state)
+TEST(the_hint_is_the_least_chosen)
 {
     struct topk_hint hint = {0};
     uint32_t least = UINT32_MAX;
-    (void)state;
     fill(NUMBERS_GAUSS, 3, COUNT_MAX);
     numbers_largest(acc, COUNT_MAX, 400, expected);
     for (size_t i = 0; i < 400; i++)
@@ -101,13 +90,12 @@ static void the_hint_is_the_least_chosen(void **state)
 }
 
 /* In place, where a second pass cannot read what the first one read. */
-static void the_residual_may_be_its_own_shadow(void **state)
+TEST(the_residual_may_be_its_own_shadow)
 {
     struct topk_hint hint = {0x7f7fffff}; /* nothing is found at first */
     struct topk_job job = {.kernels = sets[set_count - 1], .heap = &heap, .hint = &hint};
     struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e, .gain = 1};
     struct sparse found = {0, found_index, found_value};
-    (void)state;
     fill(NUMBERS_GAUSS, 11, COUNT_MAX);
     numbers_largest(acc, COUNT_MAX, 777, expected);
     assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 777, &found), 0);
@@ -115,10 +103,9 @@ static void the_residual_may_be_its_own_shadow(void **state)
     assert_memory_equal(e, acc, sizeof acc);
 }
 
-static void doubles_are_chosen_as_floats(void **state)
+TEST(doubles_are_chosen_as_floats)
 {
     static double wide[COUNT_MAX], wide_e[COUNT_MAX], wide_new[COUNT_MAX];
-    (void)state;
     fill(NUMBERS_GAUSS, 21, 9000);
     for (size_t i = 0; i < 9000; i++) {
         wide[i] = (double)x[i] / 3;
@@ -140,10 +127,9 @@ static void doubles_are_chosen_as_floats(void **state)
     }
 }
 
-static void halves_are_chosen_with_their_residual(void **state)
+TEST(halves_are_chosen_with_their_residual)
 {
     static uint16_t halves[COUNT_MAX];
-    (void)state;
     fill(NUMBERS_GAUSS, 31, 5000);
     sets[0]->narrow[HEARTH_BF16](halves, x, 5000);
     sets[0]->widen[HEARTH_BF16](x, halves, 5000);
@@ -158,10 +144,9 @@ static void halves_are_chosen_with_their_residual(void **state)
     assert_memory_equal(e_new, acc, 5000 * sizeof *acc);
 }
 
-static void poison_is_seen(void **state)
+TEST(poison_is_seen)
 {
     static const float poisons[] = {NAN, INFINITY, -INFINITY, 0x1.fffffep127f};
-    (void)state;
     for (int p = 0; p < 4; p++) {
         struct topk_hint hint = {0x40000000};
         struct topk_job job = {.kernels = sets[set_count - 1], .heap = &heap, .hint = &hint};
@@ -176,10 +161,9 @@ static void poison_is_seen(void **state)
     }
 }
 
-static void memory_is_bounded_and_may_fail(void **state)
+TEST(memory_is_bounded_and_may_fail)
 {
     struct heap small;
-    (void)state;
     fill(NUMBERS_RISING, 51, COUNT_MAX);
     numbers_largest(acc, COUNT_MAX, 10, expected);
     struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e_new, .gain = 1};
@@ -198,9 +182,8 @@ static void memory_is_bounded_and_may_fail(void **state)
     free(job.scratch);
 }
 
-static void lists_are_chosen_from(void **state)
+TEST(lists_are_chosen_from)
 {
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
         for (size_t keep = 0; keep <= 1000; keep = 3 * keep + 1) {
             size_t count = 700, stays = keep < count ? keep : count, at = 0, gone = 0;
@@ -225,18 +208,7 @@ static void lists_are_chosen_from(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_sorting_finds),
-        cmocka_unit_test(hints_change_nothing),
-        cmocka_unit_test(the_hint_is_the_least_chosen),
-        cmocka_unit_test(the_residual_may_be_its_own_shadow),
-        cmocka_unit_test(doubles_are_chosen_as_floats),
-        cmocka_unit_test(halves_are_chosen_with_their_residual),
-        cmocka_unit_test(poison_is_seen),
-        cmocka_unit_test(memory_is_bounded_and_may_fail),
-        cmocka_unit_test(lists_are_chosen_from),
-    };
     set_count = number_sets(sets);
     heap_init(&heap, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -2,15 +2,6 @@
 /* Packages: every codec and type there and back, feedback that loses nothing, golden bytes, and damage of all
  * kinds that is refused and does no harm. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/package.h"
 #include "core/bytes.h"
@@ -18,6 +9,7 @@
 #include "core/prng.h"
 #include "kernel/kernel.h"
 #include "support/golden.h"
+#include "support/suite.h"
 
 #define HEADER_LEN 56
 
@@ -158,9 +150,8 @@ static void assert_nothing_lost(const struct bench *b, const char *codec)
     }
 }
 
-static void every_codec_goes_there_and_back(void **state)
+TEST(every_codec_goes_there_and_back)
 {
-    (void)state;
     static const size_t counts[] = {400, 4096, 9000};
     for (size_t c = 0; c < CODECS; c++)
         for (size_t d = 0; d < 4; d++)
@@ -183,9 +174,8 @@ static void every_codec_goes_there_and_back(void **state)
             }
 }
 
-static void none_keeps_every_bit(void **state)
+TEST(none_keeps_every_bit)
 {
-    (void)state;
     for (size_t d = 0; d < 4; d++) {
         struct bench b;
         bench_open(&b, "none", dtypes[d], 333);
@@ -200,9 +190,8 @@ static void none_keeps_every_bit(void **state)
 }
 
 /* Step after step of the same source: the mean of what was sent comes to it. */
-static void feedback_makes_up_for_what_was_left_out(void **state)
+TEST(feedback_makes_up_for_what_was_left_out)
 {
-    (void)state;
     static const char *const some[] = {"int8", "topk:0.2", "topk:0.2,chunk=64", "randomk:0.2", "powersgd:4"};
     for (size_t c = 0; c < sizeof some / sizeof some[0]; c++) {
         struct bench b;
@@ -225,9 +214,8 @@ static void feedback_makes_up_for_what_was_left_out(void **state)
     }
 }
 
-static void small_and_empty_tensors(void **state)
+TEST(small_and_empty_tensors)
 {
-    (void)state;
     for (size_t c = 0; c < CODECS; c++)
         for (size_t count = 0; count < 5; count++) {
             struct bench b;
@@ -254,9 +242,8 @@ static void assert_unsupported(const char *codec, size_t count, enum hearth_dtyp
     assert_int_equal(package_bound(&package), 0);
 }
 
-static void what_cannot_be_coded_is_said(void **state)
+TEST(what_cannot_be_coded_is_said)
 {
-    (void)state;
     assert_unsupported("int8", 100, HEARTH_I32, "type i32");
     assert_unsupported("int8", 100, (enum hearth_dtype)99, "type ?");
     assert_unsupported("powersgd:2", 10007, HEARTH_F32, "1 x 10007");
@@ -266,9 +253,8 @@ static void what_cannot_be_coded_is_said(void **state)
     assert_unsupported("int8", (size_t)1 << 41, HEARTH_F32, "2^40");
 }
 
-static void targets_that_are_too_small_are_refused(void **state)
+TEST(targets_that_are_too_small_are_refused)
 {
-    (void)state;
     struct bench b;
     bench_open(&b, "int8", HEARTH_F32, 1000);
     b.bound--;
@@ -278,9 +264,8 @@ static void targets_that_are_too_small_are_refused(void **state)
     bench_close(&b);
 }
 
-static void poison_changes_nothing(void **state)
+TEST(poison_changes_nothing)
 {
-    (void)state;
     for (size_t c = 1; c < CODECS; c++)
         for (size_t d = 0; d < 4; d++) {
             struct bench b;
@@ -300,9 +285,8 @@ static void poison_changes_nothing(void **state)
 }
 
 /* What is drawn without feedback counts several times: it must stay finite when it does. */
-static void numbers_that_are_too_large_when_scaled_are_refused(void **state)
+TEST(numbers_that_are_too_large_when_scaled_are_refused)
 {
-    (void)state;
     struct bench b;
     bench_open(&b, "randomk:0.1", HEARTH_F32, 400);
     for (size_t i = 0; i < 400; i++)
@@ -320,9 +304,8 @@ static void seal(uint8_t *bytes, size_t len)
     store_u32(bytes + 52, crc32c(crc32c(0, bytes, 52), bytes + HEADER_LEN, len - HEADER_LEN));
 }
 
-static void every_damaged_byte_is_noticed(void **state)
+TEST(every_damaged_byte_is_noticed)
 {
-    (void)state;
     struct bench b;
     bench_open(&b, "topk:0.1,values=int8", HEARTH_F32, 400);
     assert_int_equal(encode(&b, NULL), HEARTH_OK);
@@ -340,9 +323,8 @@ static void every_damaged_byte_is_noticed(void **state)
     bench_close(&b);
 }
 
-static void wrong_headers_are_refused(void **state)
+TEST(wrong_headers_are_refused)
 {
-    (void)state;
     static const struct {
         size_t at;
         uint8_t byte;
@@ -366,9 +348,8 @@ static void wrong_headers_are_refused(void **state)
     bench_close(&b);
 }
 
-static void another_count_or_type_is_named(void **state)
+TEST(another_count_or_type_is_named)
 {
-    (void)state;
     struct bench b;
     bench_open(&b, "int8", HEARTH_F32, 400);
     assert_int_equal(encode(&b, NULL), HEARTH_OK);
@@ -382,9 +363,8 @@ static void another_count_or_type_is_named(void **state)
 }
 
 /* Any bytes behind a header that is right: an error or a tensor, never harm. */
-static void random_payloads_do_no_harm(void **state)
+TEST(random_payloads_do_no_harm)
 {
-    (void)state;
     struct prng prng;
     prng_init(&prng, 3);
     for (size_t c = 0; c < CODECS; c++) {
@@ -402,9 +382,8 @@ static void random_payloads_do_no_harm(void **state)
     }
 }
 
-static void no_memory_is_an_error(void **state)
+TEST(no_memory_is_an_error)
 {
-    (void)state;
     for (size_t c = 0; c < CODECS; c++) {
         struct bench b;
         bench_open(&b, codecs[c], HEARTH_F32, 500);
@@ -445,9 +424,8 @@ static const struct {
 };
 #define GOLDENS (sizeof(goldens) / sizeof(goldens[0]))
 
-static void golden_packages_are_made_and_read_for_ever(void **state)
+TEST(golden_packages_are_made_and_read_for_ever)
 {
-    (void)state;
     static struct golden items[GOLDEN_MAX];
     assert_int_equal(golden_read("package_v1.hex", items), GOLDENS);
     for (size_t g = 0; g < GOLDENS; g++) {
@@ -473,9 +451,8 @@ static void golden_packages_are_made_and_read_for_ever(void **state)
     }
 }
 
-static void public_functions_check_their_arguments(void **state)
+TEST(public_functions_check_their_arguments)
 {
-    (void)state;
     float x[64] = {1, 2, 3}, y[64];
     uint8_t bytes[512];
     size_t len = 0;
@@ -512,26 +489,4 @@ static void public_functions_check_their_arguments(void **state)
     assert_int_equal(hearth_codec_decompress(bytes, len, NULL, 64, HEARTH_F32), HEARTH_INVALID);
     assert_int_equal(hearth_codec_decompress(bytes, len, y, 64, HEARTH_F32), HEARTH_OK);
     assert_true(fabsf(y[2] - 3) < 0.05f && y[63] == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_codec_goes_there_and_back),
-        cmocka_unit_test(none_keeps_every_bit),
-        cmocka_unit_test(feedback_makes_up_for_what_was_left_out),
-        cmocka_unit_test(small_and_empty_tensors),
-        cmocka_unit_test(what_cannot_be_coded_is_said),
-        cmocka_unit_test(targets_that_are_too_small_are_refused),
-        cmocka_unit_test(poison_changes_nothing),
-        cmocka_unit_test(numbers_that_are_too_large_when_scaled_are_refused),
-        cmocka_unit_test(every_damaged_byte_is_noticed),
-        cmocka_unit_test(wrong_headers_are_refused),
-        cmocka_unit_test(another_count_or_type_is_named),
-        cmocka_unit_test(random_payloads_do_no_harm),
-        cmocka_unit_test(no_memory_is_an_error),
-        cmocka_unit_test(golden_packages_are_made_and_read_for_ever),
-        cmocka_unit_test(public_functions_check_their_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* powersgd: what it captures, what it keeps, and that nothing but the numbers decides its bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "compress/powersgd.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define MEMBERS_MAX 3
 
@@ -248,11 +239,10 @@ static double lost(const struct step *s, void *const *before)
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
 
-static void a_true_low_rank_is_found_at_once(void **state)
+TEST(a_true_low_rank_is_found_at_once)
 {
     const double share[] = {1, 0.7, 0.4, 0.2};
     struct prng prng;
-    (void)state;
     prng_init(&prng, 1);
     for (uint32_t rank = 1; rank <= 4; rank++) {
         struct step s;
@@ -269,12 +259,11 @@ static void a_true_low_rank_is_found_at_once(void **state)
 }
 
 /* With the last Q as the next start the best rank-r matrix is neared, with a new one it is not. */
-static void a_warm_start_converges(void **state)
+TEST(a_warm_start_converges)
 {
     double share[40], best = 0, all = 0, first = 0, left = 0;
     struct prng prng;
     struct step s;
-    (void)state;
     prng_init(&prng, 2);
     for (int k = 0; k < 40; k++)
         share[k] = pow(0.8, k);
@@ -318,10 +307,9 @@ static double tolerance(enum hearth_dtype dtype)
     return dtype == HEARTH_F16 ? 1e-3 : dtype == HEARTH_BF16 ? 8e-3 : 1e-6;
 }
 
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
     const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
-    (void)state;
     for (size_t shape = 0; shape < SHAPES; shape++)
         for (int d = 0; d < 4; d++) {
             struct step s;
@@ -353,10 +341,9 @@ static void assert_same(const struct step *a, const struct step *b)
 }
 
 /* Scalar at once is the reference; every set, with every cut, gives its bits. */
-static void sets_and_cuts_change_nothing(void **state)
+TEST(sets_and_cuts_change_nothing)
 {
     const size_t cuts[] = {0, 1, 16, 17, 64, 100};
-    (void)state;
     for (size_t shape = 0; shape < SHAPES; shape++) {
         enum hearth_dtype dtype = shape % 3 == 1 ? HEARTH_F64 : shape % 3 == 2 ? HEARTH_BF16 : HEARTH_F32;
         struct step reference;
@@ -376,10 +363,9 @@ static void sets_and_cuts_change_nothing(void **state)
     }
 }
 
-static void a_zero_matrix_stays_zero(void **state)
+TEST(a_zero_matrix_stays_zero)
 {
     struct step s;
-    (void)state;
     step_init(&s, &(struct matrix){40, 50, 4}, HEARTH_F32, 2);
     powersgd_seed(kernels_best(), 1, 50, 4, s.q);
     for (int turn = 0; turn < 3; turn++) { /* from the second on Q is zero too, and drawn anew */
@@ -390,10 +376,9 @@ static void a_zero_matrix_stays_zero(void **state)
     step_fini(&s);
 }
 
-static void bad_numbers_are_found(void **state)
+TEST(bad_numbers_are_found)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (size_t at = 0; at < 65 * 70; at += 113) {
             struct step s;
@@ -409,13 +394,12 @@ static void bad_numbers_are_found(void **state)
         }
 }
 
-static void a_result_beyond_f32_is_found(void **state)
+TEST(a_result_beyond_f32_is_found)
 {
     float p[4] = {1, 1, 1, 1}, q[4] = {3e38f, 1, 1, 1}, out[16], half_q[4] = {1e5f, 1, 1, 1};
     uint16_t half[16];
     struct matrix m = {4, 4, 1};
     struct powersgd_end end = {.p_sum = p, .q_sum = q, .out = out, .dtype = HEARTH_F32, .divisor = 0.5f};
-    (void)state;
     assert_int_equal(powersgd_finish(&m, kernels_best(), &end, 0, 4), HEARTH_POISONED);
     end.divisor = 2;
     assert_int_equal(powersgd_finish(&m, kernels_best(), &end, 0, 4), HEARTH_OK);
@@ -427,10 +411,9 @@ static void a_result_beyond_f32_is_found(void **state)
 }
 
 /* Even steps send P for an orthonormal Q; what arrives and what is kept add up all the same. */
-static void alternating_steps_keep_everything(void **state)
+TEST(alternating_steps_keep_everything)
 {
     struct step s;
-    (void)state;
     step_init(&s, &(struct matrix){90, 70, 4}, HEARTH_F32, 2);
     fill_step(&s, 4);
     for (int i = 0; i < 2; i++) {
@@ -466,12 +449,11 @@ static void fill_narrow(struct prng *prng, float *factor, size_t length, uint32_
     }
 }
 
-static void columns_become_orthonormal(void **state)
+TEST(columns_become_orthonormal)
 {
     const double conditions[] = {1, 1e3, 1e6};
     const size_t lengths[] = {1, 5, 32, 129, 1000, 4096};
     struct prng prng;
-    (void)state;
     prng_init(&prng, 5);
     for (size_t l = 0; l < 6; l++)
         for (int c = 0; c < 3; c++)
@@ -489,12 +471,11 @@ static void columns_become_orthonormal(void **state)
 
 /* The columns span what they spanned: what is in the span is left of nothing after its part there is taken
  * away. */
-static void the_span_stays(void **state)
+TEST(the_span_stays)
 {
     enum { LENGTH = 500, RANK = 6 };
     float before[LENGTH * RANK], after[LENGTH * RANK];
     struct prng prng;
-    (void)state;
     prng_init(&prng, 6);
     fill_narrow(&prng, before, LENGTH, RANK, 100);
     memcpy(after, before, sizeof after);
@@ -517,12 +498,11 @@ static void the_span_stays(void **state)
 }
 
 /* Column 1 repeats column 0, 2 is zero, 4 is not a number, 5 is tiny, 6 huge. */
-static void useless_columns_are_replaced(void **state)
+TEST(useless_columns_are_replaced)
 {
     enum { LENGTH = 300, RANK = 8 };
     float factor[LENGTH * RANK], again[LENGTH * RANK], kept[LENGTH];
     struct prng prng;
-    (void)state;
     prng_init(&prng, 7);
     fill(&prng, factor, LENGTH * RANK);
     for (int i = 0; i < LENGTH; i++) {
@@ -544,10 +524,9 @@ static void useless_columns_are_replaced(void **state)
     assert_memory_equal(again, factor, sizeof again);
 }
 
-static void seeds_are_orthonormal_and_differ(void **state)
+TEST(seeds_are_orthonormal_and_differ)
 {
     float one[50 * 4], same[50 * 4], other[50 * 4];
-    (void)state;
     powersgd_seed(kernels_best(), 1, 50, 4, one);
     powersgd_seed(kernels_named("scalar"), 1, 50, 4, same);
     powersgd_seed(kernels_best(), 2, 50, 4, other);
@@ -556,10 +535,9 @@ static void seeds_are_orthonormal_and_differ(void **state)
     assert_true(off_orthonormal(one, 50, 4) < 1e-6);
 }
 
-static void ranks_fit_the_matrix(void **state)
+TEST(ranks_fit_the_matrix)
 {
     struct codec codec = {.kind = CODEC_POWERSGD, .rank = 8};
-    (void)state;
     assert_int_equal(powersgd_rank(&codec, 100, 100), 8);
     assert_int_equal(powersgd_rank(&codec, 5, 100), 5);
     assert_int_equal(powersgd_rank(&codec, 100, 1), 1);
@@ -572,23 +550,8 @@ static void ranks_fit_the_matrix(void **state)
 int main(void)
 {
     const char *const names[] = {"scalar", "avx2", "neon"};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_true_low_rank_is_found_at_once),
-        cmocka_unit_test(a_warm_start_converges),
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(sets_and_cuts_change_nothing),
-        cmocka_unit_test(a_zero_matrix_stays_zero),
-        cmocka_unit_test(bad_numbers_are_found),
-        cmocka_unit_test(a_result_beyond_f32_is_found),
-        cmocka_unit_test(alternating_steps_keep_everything),
-        cmocka_unit_test(columns_become_orthonormal),
-        cmocka_unit_test(the_span_stays),
-        cmocka_unit_test(useless_columns_are_replaced),
-        cmocka_unit_test(seeds_are_orthonormal_and_differ),
-        cmocka_unit_test(ranks_fit_the_matrix),
-    };
     for (int i = 0; i < 3; i++)
         if (kernels_named(names[i]))
             sets[set_count++] = kernels_named(names[i]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

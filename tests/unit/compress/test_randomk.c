@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* randomk: which coordinates are drawn, and what happens at them and between them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "compress/randomk.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 20000
 
@@ -32,9 +23,8 @@ static const struct draw draws[] = {
 };
 #define DRAWS (sizeof draws / sizeof draws[0])
 
-static void each_stratum_has_one(void **state)
+TEST(each_stratum_has_one)
 {
-    (void)state;
     for (size_t d = 0; d < DRAWS; d++)
         for (size_t place = 0; place < draws[d].keep; place++) {
             uint64_t product = (uint64_t)place * draws[d].count;
@@ -47,11 +37,10 @@ static void each_stratum_has_one(void **state)
 }
 
 /* Where a product does not fit into 64 bits. */
-static void large_tensors_have_exact_strata(void **state)
+TEST(large_tensors_have_exact_strata)
 {
     struct draw draw = {1, SIZE_MAX - 1, SIZE_MAX / 3};
     size_t last = draw.keep - 1;
-    (void)state;
     struct span end = randomk_span(&draw, last, draw.keep), begin = randomk_span(&draw, 0, 1);
     assert_int_equal(begin.from, 0);
     assert_int_equal(end.to, draw.count);
@@ -69,12 +58,11 @@ static double chi_square(const int *hits, int bins, int total)
     return sum;
 }
 
-static void all_elements_are_as_likely(void **state)
+TEST(all_elements_are_as_likely)
 {
     enum { BINS = 64, TOTAL = 64000 };
     int by_key[BINS] = {0}, by_place[BINS] = {0}, by_pair[BINS] = {0};
     struct draw draw = {0, BINS * (size_t)TOTAL, TOTAL};
-    (void)state;
     for (size_t i = 0; i + 1 < TOTAL; i++) {
         draw.key = 77;
         size_t at = draw_at(&draw, i) % BINS, next = draw_at(&draw, i + 1) % BINS;
@@ -89,13 +77,12 @@ static void all_elements_are_as_likely(void **state)
 }
 
 /* Lines "key place bits" in hex. */
-static void drawn_numbers_stay_as_they_are(void **state)
+TEST(drawn_numbers_stay_as_they_are)
 {
     const char *root = getenv("HEARTH_SOURCE_DIR");
     char path[1024], line[256];
     unsigned long long key, place, bits;
     int count = 0;
-    (void)state;
     snprintf(path, sizeof path, "%s/tests/golden/draw_v1.hex", root ? root : ".");
     FILE *in = fopen(path, "r");
     if (!in)
@@ -188,16 +175,14 @@ static void check_gather(const struct kernels *kernels)
         }
 }
 
-static void coordinates_go_and_the_rest_stays(void **state)
+TEST(coordinates_go_and_the_rest_stays)
 {
-    (void)state;
     for_all_sets(check_gather);
 }
 
-static void in_place_only_coordinates_are_touched(void **state)
+TEST(in_place_only_coordinates_are_touched)
 {
     static float values[COUNT_MAX], again[COUNT_MAX];
-    (void)state;
     for (size_t d = 0; d < DRAWS; d++) {
         const struct draw *draw = &draws[d];
         struct feed feed = {.dtype = HEARTH_F32, .x = &tensor.x, .e_new = &tensor.x, .gain = 1};
@@ -216,11 +201,10 @@ static void in_place_only_coordinates_are_touched(void **state)
     }
 }
 
-static void bad_numbers_are_found(void **state)
+TEST(bad_numbers_are_found)
 {
     const struct draw draw = {9, 9000, 300};
     static float values[300];
-    (void)state;
     for (size_t i = 0; i < draw.count; i += 997) {
         struct feed feed = {.dtype = HEARTH_F32, .x = &tensor.x, .e = &tensor.e, .gain = 1};
         tensor_fill(&tensor, HEARTH_F32, 1);
@@ -271,17 +255,15 @@ static void check_scatter(const struct kernels *kernels)
     }
 }
 
-static void values_go_where_they_came_from(void **state)
+TEST(values_go_where_they_came_from)
 {
-    (void)state;
     for_all_sets(check_scatter);
 }
 
-static void errors_are_left_at_coordinates(void **state)
+TEST(errors_are_left_at_coordinates)
 {
     const struct draw draw = {11, 5000, 500};
     static float error[500];
-    (void)state;
     for (size_t p = 0; p < draw.keep; p++)
         error[p] = (float)(p + 1);
     for (int wide = 0; wide < 2; wide++) {
@@ -296,20 +278,4 @@ static void errors_are_left_at_coordinates(void **state)
                 untouched.e.f32[draw_at(&draw, p)] += error[p];
         assert_memory_equal(&tensor.e, &untouched.e, sizeof tensor.e);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_stratum_has_one),
-        cmocka_unit_test(large_tensors_have_exact_strata),
-        cmocka_unit_test(all_elements_are_as_likely),
-        cmocka_unit_test(drawn_numbers_stay_as_they_are),
-        cmocka_unit_test(coordinates_go_and_the_rest_stays),
-        cmocka_unit_test(in_place_only_coordinates_are_touched),
-        cmocka_unit_test(bad_numbers_are_found),
-        cmocka_unit_test(values_go_where_they_came_from),
-        cmocka_unit_test(errors_are_left_at_coordinates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of chosen elements as bytes: round trips, sizes, golden bytes, malformed ones; sums of lists. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "compress/sparse.h"
 #include "core/prng.h"
 #include "numbers.h"
 #include "support/golden.h"
+#include "support/suite.h"
 
 #define ENTRIES 5000
 
@@ -69,11 +61,10 @@ static void round_trip(const struct codec *codec, size_t keep, size_t count)
     free(bytes);
 }
 
-static void lists_survive(void **state)
+TEST(lists_survive)
 {
     static const size_t counts[] = {1, 2, 7, 64, 255, 256, 4096, 5000, 100000};
     static const size_t keeps[] = {1, 2, 3, 8, 63, 255, 256, 257, 513, 1000, 4096, 5000};
-    (void)state;
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (size_t k = 0; k < sizeof keeps / sizeof keeps[0]; k++) {
             if (keeps[k] > counts[c])
@@ -85,11 +76,10 @@ static void lists_survive(void **state)
 }
 
 /* The first ones, the last ones, and both ends, of a small array and of the longest. */
-static void ends_survive(void **state)
+TEST(ends_survive)
 {
     static const size_t counts[] = {300, SPARSE_COUNT_MAX};
     struct codec codec = codec_with(VALUES_BF16);
-    (void)state;
     for (size_t c = 0; c < 2; c++)
         for (uint32_t keep = 1; keep <= 300; keep += 23)
             for (uint32_t low = 0; low <= keep; low += keep) { /* how many stand at the low end */
@@ -100,13 +90,12 @@ static void ends_survive(void **state)
             }
 }
 
-static void an_empty_list_has_no_bytes(void **state)
+TEST(an_empty_list_has_no_bytes)
 {
     struct codec codec = codec_with(VALUES_INT8);
     struct sparse list = {9, index_out, value_out};
     struct error error;
     uint8_t none = 0xee;
-    (void)state;
     assert_int_equal(sparse_len(&codec, 0, 100), 0);
     assert_int_equal(sparse_decode(&codec, sets[0], &none, 0, 100, &list, &error), 0);
     assert_int_equal(list.count, 0);
@@ -122,11 +111,10 @@ static double entropy_bits(size_t keep, size_t count)
 }
 
 /* Lists of a chunk are so short that the two bytes that are filled up count. */
-static void indices_are_near_their_entropy(void **state)
+TEST(indices_are_near_their_entropy)
 {
     static const double ratios[] = {0.001, 0.002, 0.005, 0.01, 1.0 / 64, 0.02, 0.03, 0.04, 0.05, 0.06, 0.1};
     struct codec codec = codec_with(VALUES_F32);
-    (void)state;
     for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
         double limit = ratios[r] <= 0.05 ? 1.09 : 1.095;
         for (int shift = 12; shift <= 26; shift += 14) {
@@ -164,11 +152,10 @@ static size_t make_good(const struct codec *codec)
     return sparse_len(codec, KEEP, COUNT);
 }
 
-static void indices_that_do_not_ascend_are_refused(void **state)
+TEST(indices_that_do_not_ascend_are_refused)
 {
     struct codec codec = codec_with(VALUES_F32);
     size_t row = sparse_len(&codec, KEEP, COUNT) - 4 * KEEP;
-    (void)state;
     make_good(&codec);
     memset(bad, 0, row); /* too few ones in the row */
     refused(&codec, "ascend");
@@ -178,13 +165,12 @@ static void indices_that_do_not_ascend_are_refused(void **state)
 }
 
 /* Low bits that fall while the row stands still: indices 0, 1 with their low bits exchanged. */
-static void low_bits_that_fall_are_refused(void **state)
+TEST(low_bits_that_fall_are_refused)
 {
     struct codec codec = codec_with(VALUES_F32);
     struct sparse in = {2, index_in, value_in}, out = {0, index_out, value_out};
     struct error error;
     uint8_t bytes[64];
-    (void)state;
     index_in[0] = 0, index_in[1] = 8; /* v: 0, 7; five or more low bits, so both are in one bucket */
     value_in[0] = value_in[1] = 1;
     sparse_encode(&codec, sets[0], &in, 1000, bytes);
@@ -198,12 +184,11 @@ static void low_bits_that_fall_are_refused(void **state)
 }
 
 /* Every single bit of the indices: refused, or another list of indices that ascend below the count. */
-static void changed_indices_are_refused_or_others(void **state)
+TEST(changed_indices_are_refused_or_others)
 {
     struct codec codec = codec_with(VALUES_F32);
     struct sparse out = {0, index_out, value_out};
     struct error error;
-    (void)state;
     size_t len = make_good(&codec), refusals = 0;
     uint8_t *exact = malloc(len);
     assert_non_null(exact);
@@ -223,10 +208,9 @@ static void changed_indices_are_refused_or_others(void **state)
     free(exact);
 }
 
-static void filling_must_be_zero(void **state)
+TEST(filling_must_be_zero)
 {
     struct codec codec = codec_with(VALUES_F32);
-    (void)state;
     size_t row_end =
         make_good(&codec) - 4 * KEEP; /* 70 of 1000: 3 low bits, 27 bytes; 70 + 116 bits, 24 bytes */
     assert_int_equal(row_end, 51);
@@ -237,10 +221,9 @@ static void filling_must_be_zero(void **state)
     refused(&codec, "bits beside");
 }
 
-static void values_must_be_numbers(void **state)
+TEST(values_must_be_numbers)
 {
     struct codec f32 = codec_with(VALUES_F32), bf16 = codec_with(VALUES_BF16), int8 = codec_with(VALUES_INT8);
-    (void)state;
     size_t len = make_good(&f32);
     memcpy(bad + len - 4, "\x00\x00\x80\x7f", 4);
     refused(&f32, "values");
@@ -262,13 +245,12 @@ static void values_must_be_numbers(void **state)
 /* ---- golden -------------------------------------------------------------------------------------------- */
 
 /* Indices 3, 5, 64, 999 of 1000 with values 1, -2.5, 0.0078125, 3: written by fuzz/make_sparse.py. */
-static void golden_bytes_stay(void **state)
+TEST(golden_bytes_stay)
 {
     static const char *const names[CODEC_VALUES_COUNT] = {"f32", "bf16", "int8"};
     static const uint32_t indices[] = {3, 5, 64, 999};
     static const float values[] = {1, -2.5f, 0.0078125f, 3};
     static struct golden items[GOLDEN_MAX];
-    (void)state;
     assert_int_equal(golden_read("sparse_v1.hex", items), CODEC_VALUES_COUNT);
     for (int v = 0; v < CODEC_VALUES_COUNT; v++) {
         struct codec codec = codec_with((enum codec_values)v);
@@ -288,14 +270,13 @@ static void golden_bytes_stay(void **state)
 
 /* ---- adding and merging -------------------------------------------------------------------------------- */
 
-static void lists_are_put_and_added(void **state)
+TEST(lists_are_put_and_added)
 {
     float narrow[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     double wide[10] = {0};
     uint32_t index[3] = {0, 4, 9};
     float value[3] = {0.5f, -2, 0.1f};
     struct sparse list = {3, index, value};
-    (void)state;
     sparse_add(&list, narrow);
     assert_true(narrow[0] == 1.5f && narrow[1] == 1 && narrow[4] == -1 && narrow[9] == 1 + 0.1f);
     sparse_put(&list, HEARTH_BF16, narrow);
@@ -307,13 +288,12 @@ static void lists_are_put_and_added(void **state)
 #define LISTS 40
 
 /* Against a dense array to which the lists are added one after the other. */
-static void merges_in_the_order_of_lists(void **state)
+TEST(merges_in_the_order_of_lists)
 {
     static uint32_t index[LISTS][64], sum_index[LISTS * 64];
     static float value[LISTS][64], sum_value[LISTS * 64], dense[256];
     static bool there[256];
     struct sparse lists[LISTS], sum = {0, sum_index, sum_value};
-    (void)state;
     for (int count = 0; count <= LISTS; count = count < 5 ? count + 1 : count + 7) {
         memset(dense, 0, sizeof dense);
         memset(there, 0, sizeof there);
@@ -342,20 +322,6 @@ static void merges_in_the_order_of_lists(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_survive),
-        cmocka_unit_test(ends_survive),
-        cmocka_unit_test(an_empty_list_has_no_bytes),
-        cmocka_unit_test(indices_are_near_their_entropy),
-        cmocka_unit_test(indices_that_do_not_ascend_are_refused),
-        cmocka_unit_test(low_bits_that_fall_are_refused),
-        cmocka_unit_test(changed_indices_are_refused_or_others),
-        cmocka_unit_test(filling_must_be_zero),
-        cmocka_unit_test(values_must_be_numbers),
-        cmocka_unit_test(golden_bytes_stay),
-        cmocka_unit_test(lists_are_put_and_added),
-        cmocka_unit_test(merges_in_the_order_of_lists),
-    };
     set_count = number_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* topk of chunks: exactly the largest, nothing lost, the same bytes with every set, no harm by any bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "compress/block.h"
 #include "compress/sparse.h"
 #include "core/prng.h"
 #include "numbers.h"
+#include "support/suite.h"
 
 #define BYTES_MAX (CODER_BLOCK_MAX * 5 + 16)
 
@@ -59,11 +50,10 @@ static void check_block(const struct codec *codec, size_t count)
     }
 }
 
-static void chooses_what_sorting_chooses(void **state)
+TEST(chooses_what_sorting_chooses)
 {
     static const size_t counts[] = {1, 2, 3, 7, 63, 64, 65, 100, 255, 257, 1000, 4095, 4096};
     static const double ratios[] = {1e-9, 0.001, 0.01, 1.0 / 64, 0.1, 0.3, 0.5, 1.0};
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
             for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
@@ -73,10 +63,9 @@ static void chooses_what_sorting_chooses(void **state)
             }
 }
 
-static void chooses_in_the_longest_chunk(void **state)
+TEST(chooses_in_the_longest_chunk)
 {
     static const double ratios[] = {0.001, 0.02, 0.4, 1.0};
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
         struct codec codec = topk(ratios[kind % 4], CODER_BLOCK_MAX, VALUES_INT8);
         numbers_fill((enum numbers)kind, 5, x, CODER_BLOCK_MAX);
@@ -85,13 +74,12 @@ static void chooses_in_the_longest_chunk(void **state)
 }
 
 /* Whatever the blocks before ended with, the bytes are the same. */
-static void levels_change_nothing(void **state)
+TEST(levels_change_nothing)
 {
     static const uint32_t levels[] = {0,          1,          0x3f000000, 0x40000000,
                                       0x401a0000, 0x40400000, 0x7f7fffff, 0xffffffff};
     struct codec codec = topk(1.0 / 64, 4096, VALUES_F32);
     size_t len = block_topk.len(&codec, 4096);
-    (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
         numbers_fill((enum numbers)kind, 8, x, 4096);
         check_block(&codec, 4096);
@@ -110,11 +98,10 @@ static void levels_change_nothing(void **state)
     }
 }
 
-static void decoded_values_are_added(void **state)
+TEST(decoded_values_are_added)
 {
     struct codec codec = topk(0.05, 1024, VALUES_F32);
     struct block_context context = block_context_of(&codec, sets[0]);
-    (void)state;
     numbers_fill(NUMBERS_GAUSS, 3, x, 1024);
     memcpy(left, x, 1024 * sizeof *x);
     block_topk.encode(&context, left, 1024, bytes);
@@ -126,11 +113,10 @@ static void decoded_values_are_added(void **state)
 }
 
 /* int8: as near as half a step of a scale that is at most one bf16 above the least possible. */
-static void int8_is_as_near_as_its_scale(void **state)
+TEST(int8_is_as_near_as_its_scale)
 {
     struct codec codec = topk(0.1, 2048, VALUES_INT8);
     struct block_context context = block_context_of(&codec, sets[0]);
-    (void)state;
     numbers_fill(NUMBERS_GAUSS, 9, x, 2048);
     memcpy(left, x, sizeof *x * 2048);
     block_topk.encode(&context, left, 2048, bytes);
@@ -143,10 +129,9 @@ static void int8_is_as_near_as_its_scale(void **state)
             assert_true(magnitude_of(left[i]) <= magnitude_of(most / 127 * 1.01f / 2));
 }
 
-static void extremes_stay_finite(void **state)
+TEST(extremes_stay_finite)
 {
     static const float most[] = {0x1.fffffep127f, 0x1.fcp127f, 0x1p-149f, 0x1p-133f, 0x1p-126f};
-    (void)state;
     for (int values = 0; values < CODEC_VALUES_COUNT; values++)
         for (size_t m = 0; m < sizeof most / sizeof most[0]; m++) {
             struct codec codec = topk(0.5, 64, (enum codec_values)values);
@@ -158,22 +143,20 @@ static void extremes_stay_finite(void **state)
         }
 }
 
-static void sizes_are_those_promised(void **state)
+TEST(sizes_are_those_promised)
 {
     struct codec int8 = topk(0.01, 4096, VALUES_INT8), sixty_four = topk(1.0 / 64, 4096, VALUES_BF16);
-    (void)state;
     assert_int_equal(codec_keeps(&int8, 4096), 41);
     assert_true(block_topk.len(&int8, 4096) * 8 <= 17 * 41);
     assert_int_equal(block_topk.len(&sixty_four, 4096), 64 + 2 * 64);
 }
 
 /* Every change of one bit is refused or decodes to something else; none does harm. */
-static void changed_bits_do_no_harm(void **state)
+TEST(changed_bits_do_no_harm)
 {
     struct codec codec = topk(0.02, 1024, VALUES_INT8);
     struct block_context context = block_context_of(&codec, sets[0]);
     size_t len = block_topk.len(&codec, 1024), refused = 0;
-    (void)state;
     numbers_fill(NUMBERS_GAUSS, 4, x, 1024);
     block_topk.encode(&context, x, 1024, bytes);
     uint8_t *exact = malloc(len); /* so that a sanitizer sees what is read beyond */
@@ -189,12 +172,6 @@ static void changed_bits_do_no_harm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chooses_what_sorting_chooses), cmocka_unit_test(chooses_in_the_longest_chunk),
-        cmocka_unit_test(levels_change_nothing),        cmocka_unit_test(decoded_values_are_added),
-        cmocka_unit_test(int8_is_as_near_as_its_scale), cmocka_unit_test(extremes_stay_finite),
-        cmocka_unit_test(sizes_are_those_promised),     cmocka_unit_test(changed_bits_do_no_harm),
-    };
     set_count = number_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handshakes that are put off are counted and told, and strangers cannot fill the log. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "connect/admission_log.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 static struct guard guard;
 static struct notes notes;
 
-static void what_is_put_off_is_counted_and_told_once_a_second(void **state)
+TEST(what_is_put_off_is_counted_and_told_once_a_second)
 {
     struct log log = notes_log(&notes, "HEARTH-BUSY");
     uint64_t now_ns = 1000 * NS_PER_S, admitted = 0;
 
-    (void)state;
     guard_init(&guard, &log, 0);
     for (int i = 0; i < 100; i++) {
         guard_tick(&guard, now_ns);
@@ -34,13 +25,12 @@ static void what_is_put_off_is_counted_and_told_once_a_second(void **state)
     assert_int_equal(guard.refused + admitted, 10000);
 }
 
-static void each_source_is_named_once(void **state)
+TEST(each_source_is_named_once)
 {
     struct log log = notes_log(&notes, "HEARTH-STRANGER");
     struct sock_addr from;
     char text[64];
 
-    (void)state;
     guard_init(&guard, &log, 0);
     for (int port = 1; port < 100; port++) {
         snprintf(text, sizeof text, "192.0.2.7:%d", port);
@@ -63,13 +53,4 @@ static void each_source_is_named_once(void **state)
     }
     assert_int_equal(notes.warnings, GUARD_NAMED_MAX);
     assert_non_null(strstr(notes.last, "more strangers are not named"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_off_is_counted_and_told_once_a_second),
-        cmocka_unit_test(each_source_is_named_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real sockets: what is told of addresses that answer, refuse, say nothing or are someone else; nothing
  * is left open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <dirent.h>
-
-#include <cmocka.h>
 
 #include "connect/dial_driver.h"
 #include "os/clock.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 #define TARGETS 3
 
@@ -118,9 +110,8 @@ static void assert_event(enum dial_event_kind kind, int target)
     assert_true(sock_addr_equal(&event.addr, &requests[target].addr));
 }
 
-static void a_plain_connection_is_handed_over(void **state)
+TEST(a_plain_connection_is_handed_over)
 {
-    (void)state;
     begin(false);
     place(0, true);
     assert_event(DIAL_CONNECTED, 0);
@@ -136,11 +127,10 @@ static void a_plain_connection_is_handed_over(void **state)
     end();
 }
 
-static void the_text_names_an_address_that_refuses(void **state)
+TEST(the_text_names_an_address_that_refuses)
 {
     char text[SOCK_TEXT_MAX];
 
-    (void)state;
     begin(false);
     place(0, false);
     assert_event(DIAL_FAILED, 0);
@@ -153,9 +143,8 @@ static void the_text_names_an_address_that_refuses(void **state)
     end();
 }
 
-static void a_unix_socket_that_is_not_there_yet_is_no_miss(void **state)
+TEST(a_unix_socket_that_is_not_there_yet_is_no_miss)
 {
-    (void)state;
     begin(false);
     assert_int_equal(sock_addr_parse("unix:@hearth-test-dial-driver", 0, &requests[0].addr), HEARTH_OK);
     dialer_want(&driver.dialer, &targets[0], clock_real());
@@ -165,9 +154,8 @@ static void a_unix_socket_that_is_not_there_yet_is_no_miss(void **state)
     end();
 }
 
-static void of_several_the_first_wins(void **state)
+TEST(of_several_the_first_wins)
 {
-    (void)state;
     begin(true);
     place(0, false);
     place(1, true);
@@ -187,11 +175,10 @@ static void of_several_the_first_wins(void **state)
 }
 
 /* Nothing answers our handshake: its time passes. What is cancelled is told of by nobody. */
-static void a_handshake_has_its_time(void **state)
+TEST(a_handshake_has_its_time)
 {
     struct heap persons;
 
-    (void)state;
     heap_init(&persons, 0);
     struct credentials *self = person(&persons, 1, 1);
     begin(false);
@@ -211,14 +198,13 @@ static void a_handshake_has_its_time(void **state)
     credentials_close(self);
 }
 
-static void an_end_that_closes_has_cut_us(void **state)
+TEST(an_end_that_closes_has_cut_us)
 {
     struct heap persons;
     struct sock_wait wait = {.want_recv = true};
     struct sock_addr from;
     int fd;
 
-    (void)state;
     heap_init(&persons, 0);
     struct credentials *self = person(&persons, 1, 1);
     begin(false);
@@ -235,9 +221,8 @@ static void an_end_that_closes_has_cut_us(void **state)
     credentials_close(self);
 }
 
-static void without_memory_nothing_stays_open(void **state)
+TEST(without_memory_nothing_stays_open)
 {
-    (void)state;
     begin(false);
     place(0, true);
     heap.fail_after = 0;
@@ -254,14 +239,13 @@ static void without_memory_nothing_stays_open(void **state)
     end();
 }
 
-static void one_address_can_be_waited_for(void **state)
+TEST(one_address_can_be_waited_for)
 {
     uint64_t deadline_ns = clock_real() + 10 * NS_PER_S;
     char text[SOCK_TEXT_MAX];
     struct error error;
     int fd = -1;
 
-    (void)state;
     begin(false);
     place(0, true);
     place(1, false);
@@ -271,19 +255,4 @@ static void one_address_can_be_waited_for(void **state)
     assert_int_equal(dial_wait(&requests[1].addr, deadline_ns, &fd, &error), HEARTH_PEER_LOST);
     assert_non_null(strstr(error.text, text));
     end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_connection_is_handed_over),
-        cmocka_unit_test(the_text_names_an_address_that_refuses),
-        cmocka_unit_test(a_unix_socket_that_is_not_there_yet_is_no_miss),
-        cmocka_unit_test(of_several_the_first_wins),
-        cmocka_unit_test(a_handshake_has_its_time),
-        cmocka_unit_test(an_end_that_closes_has_cut_us),
-        cmocka_unit_test(without_memory_nothing_stays_open),
-        cmocka_unit_test(one_address_can_be_waited_for),
-    };
-    return cmocka_run_group_tests_name("dial driver", tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dialer on virtual time: several addresses, pauses, the window, deadlines, what is dropped for what. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "connect/dialer.h"
+#include "support/suite.h"
 
 #define MS      NS_PER_MS
 #define START   (1000 * NS_PER_S)
@@ -89,9 +83,8 @@ static void hold(int target)
 
 /* ---- several addresses -------------------------------------------------------------------------------- */
 
-static void addresses_are_dialled_side_by_side_with_head_starts(void **state)
+TEST(addresses_are_dialled_side_by_side_with_head_starts)
 {
-    (void)state;
     begin(&usual);
     dialer_want(&dialer, &targets[1], now_ns + 50 * MS);
     dialer_want(&dialer, &targets[0], now_ns);
@@ -107,11 +100,10 @@ static void addresses_are_dialled_side_by_side_with_head_starts(void **state)
     assert_true(dial_target_busy(&targets[0]));
 }
 
-static void the_first_connection_ends_the_other_attempts(void **state)
+TEST(the_first_connection_ends_the_other_attempts)
 {
     struct dialer_setup setup = usual;
 
-    (void)state;
     setup.first_wins = true;
     begin(&setup);
     want(0, 3);
@@ -156,9 +148,8 @@ static void check_pauses(enum dial_fault fault, uint64_t pause_ns, uint64_t max_
     assert_true(most_ns - least_ns > max_ns / 4); /* left to chance */
 }
 
-static void pauses_double_up_to_a_limit(void **state)
+TEST(pauses_double_up_to_a_limit)
 {
-    (void)state;
     begin(&usual);
     want(0, 1);
     check_pauses(DIAL_CLOSED, usual.pause_ns, usual.pause_max_ns);
@@ -169,11 +160,10 @@ static void pauses_double_up_to_a_limit(void **state)
     check_pauses(DIAL_WRONG_PEER, usual.pause_miss_ns, usual.pause_known_ns);
 }
 
-static void after_too_many_misses_it_is_not_wanted(void **state)
+TEST(after_too_many_misses_it_is_not_wanted)
 {
     struct dialer_setup setup = usual;
 
-    (void)state;
     setup.misses_max = 3;
     begin(&setup);
     want(0, 1);
@@ -195,9 +185,8 @@ static void after_too_many_misses_it_is_not_wanted(void **state)
 
 /* ---- deadlines and ends ------------------------------------------------------------------------------- */
 
-static void every_step_has_its_time(void **state)
+TEST(every_step_has_its_time)
 {
-    (void)state;
     begin(&usual);
     want(0, 3);
     assert_int_equal(started(), 3);
@@ -222,11 +211,10 @@ static void every_step_has_its_time(void **state)
     assert_true(dial_target_busy(&targets[2]));
 }
 
-static void what_is_cancelled_leaves_its_place_and_no_trace(void **state)
+TEST(what_is_cancelled_leaves_its_place_and_no_trace)
 {
     struct dialer_setup setup = usual;
 
-    (void)state;
     setup.attempts_max = 1;
     begin(&setup);
     want(0, 2);
@@ -246,11 +234,10 @@ static void what_is_cancelled_leaves_its_place_and_no_trace(void **state)
     assert_int_equal(dialer_deadline(&dialer), NEVER_NS);
 }
 
-static void a_table_that_moves_keeps_its_targets(void **state)
+TEST(a_table_that_moves_keeps_its_targets)
 {
     static struct dial_target copy[4];
 
-    (void)state;
     begin(&usual);
     want(0, 3);
     targets[3].tries = 9;
@@ -280,11 +267,10 @@ static struct dialer_setup adapting(void)
     return setup;
 }
 
-static void it_grows_while_attempts_go_well(void **state)
+TEST(it_grows_while_attempts_go_well)
 {
     struct dialer_setup setup = adapting();
 
-    (void)state;
     begin(&setup);
     want(0, TARGETS);
     assert_int_equal(started(), DIAL_WINDOW_FIRST);
@@ -302,11 +288,10 @@ static void it_grows_while_attempts_go_well(void **state)
     assert_int_equal(started(), 3);
 }
 
-static void one_rush_shrinks_it_once(void **state)
+TEST(one_rush_shrinks_it_once)
 {
     struct dialer_setup setup = adapting();
 
-    (void)state;
     begin(&setup);
     want(0, TARGETS);
     assert_int_equal(started(), DIAL_WINDOW_FIRST);
@@ -343,11 +328,10 @@ static void one_rush_shrinks_it_once(void **state)
 }
 
 /* A long way is no overload; waiting for much longer is. */
-static void what_takes_long_shrinks_it(void **state)
+TEST(what_takes_long_shrinks_it)
 {
     struct dialer_setup setup = adapting();
 
-    (void)state;
     begin(&setup);
     want(0, 2);
     assert_int_equal(started(), 2);
@@ -358,11 +342,10 @@ static void what_takes_long_shrinks_it(void **state)
     assert_int_equal(dialer.window, (DIAL_WINDOW_FIRST + 1) / 2);
 }
 
-static void what_is_slow_does_not_count(void **state)
+TEST(what_is_slow_does_not_count)
 {
     struct dialer_setup setup = adapting();
 
-    (void)state;
     begin(&setup);
     want(0, TARGETS);
     assert_int_equal(started(), DIAL_WINDOW_FIRST);
@@ -378,9 +361,8 @@ static void what_is_slow_does_not_count(void **state)
 
 /* ---- who goes first, who makes room ------------------------------------------------------------------- */
 
-static void tiers_networks_tries(void **state)
+TEST(tiers_networks_tries)
 {
-    (void)state;
     begin(&usual);
     want(0, 4);
     for (int i = 0; i < 4; i++)
@@ -395,11 +377,10 @@ static void tiers_networks_tries(void **state)
     assert_nothing();
 }
 
-static void slow_ones_make_room_if_others_wait(void **state)
+TEST(slow_ones_make_room_if_others_wait)
 {
     struct dialer_setup setup = usual;
 
-    (void)state;
     setup.attempts_max = 4;
     setup.tier_max = 3;
     setup.drops_slow = true;
@@ -439,11 +420,10 @@ static void slow_ones_make_room_if_others_wait(void **state)
 }
 
 /* A try that was dropped gets more time when it comes again, and so do all where handshakes take long. */
-static void each_try_has_more_time(void **state)
+TEST(each_try_has_more_time)
 {
     struct dialer_setup setup = usual;
 
-    (void)state;
     setup.attempts_max = 1;
     setup.drops_slow = true;
     setup.slow_shift = 2;
@@ -478,11 +458,10 @@ static void each_try_has_more_time(void **state)
 
 /* A network of addresses that are dead, refuse, are slow or lose connections: bounds hold at every
  * moment, and all that can be reached are, in time. */
-static void all_that_answer_are_reached(void **state)
+TEST(all_that_answer_are_reached)
 {
     static uint64_t event_ns[TARGETS];
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct dialer_setup setup = usual;
         struct prng prng;
@@ -532,26 +511,4 @@ static void all_that_answer_are_reached(void **state)
             missing--;
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_dialled_side_by_side_with_head_starts),
-        cmocka_unit_test(the_first_connection_ends_the_other_attempts),
-        cmocka_unit_test(pauses_double_up_to_a_limit),
-        cmocka_unit_test(after_too_many_misses_it_is_not_wanted),
-        cmocka_unit_test(every_step_has_its_time),
-        cmocka_unit_test(what_is_cancelled_leaves_its_place_and_no_trace),
-        cmocka_unit_test(a_table_that_moves_keeps_its_targets),
-        cmocka_unit_test(it_grows_while_attempts_go_well),
-        cmocka_unit_test(one_rush_shrinks_it_once),
-        cmocka_unit_test(what_takes_long_shrinks_it),
-        cmocka_unit_test(what_is_slow_does_not_count),
-        cmocka_unit_test(tiers_networks_tries),
-        cmocka_unit_test(slow_ones_make_room_if_others_wait),
-        cmocka_unit_test(each_try_has_more_time),
-        cmocka_unit_test(all_that_answer_are_reached),
-    };
-    return cmocka_run_group_tests_name("dialer", tests, NULL, NULL);
 }

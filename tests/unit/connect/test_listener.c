@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whoever comes to the listener: garbage, silence and floods cost a bounded table, and members still get in.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "connect/listener.h"
 #include "core/prng.h"
 #include "os/clock.h"
 #include "os/random.h"
+#include "support/suite.h"
 
 #define GREETING_NS (5 * NS_PER_S)
 #define FLOOD       1000
@@ -136,13 +130,12 @@ static bool taken(struct incoming *incoming)
     return false;
 }
 
-static void a_taken_port_moves_to_the_next(void **state)
+TEST_WITH(a_taken_port_moves_to_the_next, open_listener, close_listener)
 {
     struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS, .port_tries = 8};
     struct listener *other = NULL;
     struct error error;
 
-    (void)state;
     setup.listen = half_open_addr(listener->half_open);
     if (sock_addr_port(&setup.listen) > UINT16_MAX - 16)
         skip();
@@ -157,7 +150,7 @@ static void a_taken_port_moves_to_the_next(void **state)
     assert_non_null(strstr(error.text, "in use"));
 }
 
-static void a_listener_without_a_port_is_quiet(void **state)
+TEST_WITH(a_listener_without_a_port_is_quiet, open_listener, close_listener)
 {
     struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
     struct sock_wait items[HALF_OPEN_WAITS_MAX];
@@ -165,7 +158,6 @@ static void a_listener_without_a_port_is_quiet(void **state)
     struct listener *none = NULL;
     struct error error;
 
-    (void)state;
     assert_int_equal(listener_open(&setup, &none, &error), HEARTH_OK);
     assert_int_equal(half_open_fd(none->half_open), -1);
     half_open_pump(none->half_open, now_ns);
@@ -174,13 +166,12 @@ static void a_listener_without_a_port_is_quiet(void **state)
     listener_close(none);
 }
 
-static void a_member_that_greets_is_a_incoming(void **state)
+TEST_WITH(a_member_that_greets_is_a_incoming, open_listener, close_listener)
 {
     struct incoming incoming;
     uint8_t byte = 'x', got = 0;
     int fd = come();
 
-    (void)state;
     listener_receive(listener, &self);
     greet(fd, &good);
     say(fd, &byte, 1); /* what follows is left to whoever takes it */
@@ -196,11 +187,10 @@ static void a_member_that_greets_is_a_incoming(void **state)
     sock_close(fd);
 }
 
-static void garbage_is_not_answered(void **state)
+TEST_WITH(garbage_is_not_answered, open_listener, close_listener)
 {
     struct prng prng;
 
-    (void)state;
     prng_init(&prng, 5);
     listener_receive(listener, &self);
     for (int i = 0; i < 50; i++) {
@@ -219,11 +209,10 @@ static void garbage_is_not_answered(void **state)
     assert_standing(0);
 }
 
-static void who_means_somebody_else_is_not_answered(void **state)
+TEST_WITH(who_means_somebody_else_is_not_answered, open_listener, close_listener)
 {
     struct greeting bad[4] = {good, good, good, good};
 
-    (void)state;
     bad[0].cluster = good.cluster ^ 2;
     bad[1].to = 2;
     bad[2].to_instance = 0x12;
@@ -239,12 +228,11 @@ static void who_means_somebody_else_is_not_answered(void **state)
     }
 }
 
-static void who_does_not_greet_in_time_must_go(void **state)
+TEST_WITH(who_does_not_greet_in_time_must_go, open_listener, close_listener)
 {
     uint8_t bytes[GREETING_LEN];
     int silent = come(), half = come(), slow = come();
 
-    (void)state;
     greeting_encode(&good, bytes);
     listener_receive(listener, &self);
     say(half, bytes, 32);
@@ -266,14 +254,13 @@ static void who_does_not_greet_in_time_must_go(void **state)
     sock_close(slow);
 }
 
-static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
+TEST_WITH(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener, close_listener)
 {
     static int fds[FLOOD];
     struct rlimit limit;
     struct incoming incoming;
     uint64_t bytes = heap.bytes;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     if (limit.rlim_max < FLOOD + 200)
         skip();
@@ -299,12 +286,11 @@ static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
 }
 
 /* A member that is slow to greet keeps its place, whatever another address does. */
-static void a_flood_pushes_out_itself(void **state)
+TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
 {
     int fds[4 * HALF_OPEN_PLACES];
     struct incoming incoming;
 
-    (void)state;
     listener_receive(listener, &self);
     int member = come_from("127.0.0.2:0");
     assert_standing(1);
@@ -321,7 +307,7 @@ static void a_flood_pushes_out_itself(void **state)
         sock_close(fds[i]);
 }
 
-static void afterwards_members_are_refused(void **state)
+TEST_WITH(afterwards_members_are_refused, open_listener, close_listener)
 {
     uint8_t bytes[GREETING_LEN] = {0};
     struct iovec piece = {bytes, sizeof bytes};
@@ -330,7 +316,6 @@ static void afterwards_members_are_refused(void **state)
     ssize_t len = 0;
     int fd = come();
 
-    (void)state;
     listener_receive(listener, &self);
     listener_settle(listener);
     greet(fd, &good);
@@ -349,14 +334,13 @@ static void afterwards_members_are_refused(void **state)
     sock_close(fd);
 }
 
-static void the_unix_socket_is_there_only_while_joining(void **state)
+TEST_WITH(the_unix_socket_is_there_only_while_joining, open_listener, close_listener)
 {
     struct sock_addr addr;
     struct incoming incoming;
     struct error error;
     int fd = -1, late = -1;
 
-    (void)state;
     listener_receive(listener, &self);
     assert_int_equal(listener_open_local(listener, &error), HEARTH_OK);
     listener_local_addr(self.cluster, self.rank, &addr);
@@ -368,24 +352,4 @@ static void the_unix_socket_is_there_only_while_joining(void **state)
     sock_close(fd);
     listener_settle(listener);
     assert_int_equal(sock_dial(&addr, NULL, &late, &error), HEARTH_PEER_LOST);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_taken_port_moves_to_the_next, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(a_listener_without_a_port_is_quiet, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(a_member_that_greets_is_a_incoming, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(garbage_is_not_answered, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(who_means_somebody_else_is_not_answered, open_listener,
-                                        close_listener),
-        cmocka_unit_test_setup_teardown(who_does_not_greet_in_time_must_go, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener,
-                                        close_listener),
-        cmocka_unit_test_setup_teardown(a_flood_pushes_out_itself, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(afterwards_members_are_refused, open_listener, close_listener),
-        cmocka_unit_test_setup_teardown(the_unix_socket_is_there_only_while_joining, open_listener,
-                                        close_listener),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A listener that wants a handshake: who cannot make it, or takes too long, or comes in masses, costs little
  * and is named; members get in. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "connect/listener.h"
 #include "core/prng.h"
@@ -17,6 +10,7 @@
 #include "os/random.h"
 #include "security/admission.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 #define GREETING_NS (5 * NS_PER_S)
 #define HELLO_MAX   2048
@@ -181,13 +175,12 @@ static bool sent_away(int fd)
 
 /* ---- the tests ---- */
 
-static void a_member_gets_in(void **state)
+TEST_WITH(a_member_gets_in, open_listener, close_listener)
 {
     struct sock_addr addr;
     struct error error;
     int fd = -1;
 
-    (void)state;
     assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
     assert_int_equal(listener_open_local(listener, &error), HEARTH_OK);
     listener_local_addr(self.cluster, self.rank, &addr);
@@ -196,11 +189,10 @@ static void a_member_gets_in(void **state)
     assert_int_equal(notes.warnings, 0);
 }
 
-static void who_has_another_secret_is_told_and_named(void **state)
+TEST_WITH(who_has_another_secret_is_told_and_named, open_listener, close_listener)
 {
     struct error error;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), eve);
         assert_int_equal(shake(stream, &error), HEARTH_PEER_LOST);
@@ -213,12 +205,11 @@ static void who_has_another_secret_is_told_and_named(void **state)
     assert_int_equal(half_open_put_off(listener->half_open), 0);
 }
 
-static void who_is_plain_is_named(void **state)
+TEST_WITH(who_is_plain_is_named, open_listener, close_listener)
 {
     uint8_t bytes[GREETING_LEN];
     int fd = come_from("127.0.0.1:0");
 
-    (void)state;
     greeting_encode(&good, bytes);
     say(fd, bytes, sizeof bytes);
     assert_true(sent_away(fd));
@@ -227,11 +218,10 @@ static void who_is_plain_is_named(void **state)
     assert_non_null(strstr(notes.last, "it is plain"));
 }
 
-static void garbage_is_sent_away(void **state)
+TEST_WITH(garbage_is_sent_away, open_listener, close_listener)
 {
     struct prng prng;
 
-    (void)state;
     prng_init(&prng, 5);
     for (int i = 0; i < 40; i++) {
         uint8_t bytes[700];
@@ -250,7 +240,7 @@ static void garbage_is_sent_away(void **state)
 }
 
 /* Silence, half a hello, a byte now and then, a hello and nothing more: all have the same time. */
-static void who_is_slow_must_go(void **state)
+TEST_WITH(who_is_slow_must_go, open_listener, close_listener)
 {
     static uint8_t hello[4096];
     int fds[2], slow = come_from("127.0.0.1:0"), silent = come_from("127.0.0.1:0");
@@ -259,7 +249,6 @@ static void who_is_slow_must_go(void **state)
     uint64_t bytes = heap.bytes;
     struct error error;
 
-    (void)state;
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     struct secure_stream *model = secure_stream_on(fds[0], bob);
     assert_int_equal(secure_stream_pump(model, &error), HEARTH_PENDING);
@@ -285,14 +274,13 @@ static void who_is_slow_must_go(void **state)
 }
 
 /* Memory for tunnels is taken when something is said, and never for more than there are places. */
-static void a_flood_pushes_out_itself(void **state)
+TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
 {
     enum { FLOOD = 3 * HALF_OPEN_PLACES };
     struct secure_stream *flood[FLOOD];
     uint64_t bytes = heap.bytes, peak = 0;
     struct error error;
 
-    (void)state;
     int member = come_from("127.0.0.2:0");
     half_open_pump(listener->half_open, now_ns);
     for (int i = 0; i < FLOOD; i++) {
@@ -341,17 +329,15 @@ static void assert_rationed(const struct knock_target *whom, int at_most)
     assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
 }
 
-static void handshakes_are_rationed(void **state)
+TEST_WITH(handshakes_are_rationed, open_listener, close_listener)
 {
     struct knock_target of_ann = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
 
-    (void)state;
     assert_rationed(&of_ann, ADMISSION_BURST);
 }
 
-static void those_with_open_knocks_more_so(void **state)
+TEST_WITH(those_with_open_knocks_more_so, open_listener, close_listener)
 {
-    (void)state;
     assert_rationed(&(struct knock_target){.kind = KNOCK_OPEN}, ADMISSION_SHARE_BURST);
 }
 
@@ -393,13 +379,12 @@ static size_t answer_to(const uint8_t *hello, size_t len)
 }
 
 /* A stranger had itself dialled, and spends at the listener what it has heard. */
-static void knocks_at_others_are_worth_nothing_here(void **state)
+TEST_WITH(knocks_at_others_are_worth_nothing_here, open_listener, close_listener)
 {
     struct knock_target here = {.kind = KNOCK_ADDRESS, .addr = half_open_addr(listener->half_open)};
     struct knock_target stranger = here, other = {.kind = KNOCK_NODE, .node = credentials_self(eve)->node};
     uint8_t hello[HELLO_MAX];
 
-    (void)state;
     assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
     for (int i = 0; i < 40; i++)
         assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
@@ -409,12 +394,11 @@ static void knocks_at_others_are_worth_nothing_here(void **state)
 }
 
 /* A node that is joined makes no handshakes: who stands there, and who comes, is closed. */
-static void afterwards_nobody_is_heard(void **state)
+TEST_WITH(afterwards_nobody_is_heard, open_listener, close_listener)
 {
     struct secure_stream *early = secure_stream_on(come_from("127.0.0.1:0"), bob);
     struct error error;
 
-    (void)state;
     assert_int_equal(secure_stream_pump(early, &error), HEARTH_PENDING);
     half_open_pump(listener->half_open, now_ns);
     listener_settle(listener);
@@ -427,9 +411,8 @@ static void afterwards_nobody_is_heard(void **state)
     secure_stream_close(late);
 }
 
-static void without_memory_strangers_are_closed(void **state)
+TEST_WITH(without_memory_strangers_are_closed, open_listener, close_listener)
 {
-    (void)state;
     for (int after = 0; after < 6; after++) {
         heap.fail_after = after;
         struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), bob);
@@ -440,24 +423,4 @@ static void without_memory_strangers_are_closed(void **state)
     }
     heap.fail_after = -1;
     assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_listener, close_listener)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_member_gets_in),
-        TEST(who_has_another_secret_is_told_and_named),
-        TEST(who_is_plain_is_named),
-        TEST(garbage_is_sent_away),
-        TEST(who_is_slow_must_go),
-        TEST(a_flood_pushes_out_itself),
-        TEST(handshakes_are_rationed),
-        TEST(those_with_open_knocks_more_so),
-        TEST(knocks_at_others_are_worth_nothing_here),
-        TEST(afterwards_nobody_is_heard),
-        TEST(without_memory_strangers_are_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

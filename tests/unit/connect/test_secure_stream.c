@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tunnels over real sockets: whatever way the bytes are cut, both ends come to the same, plain or not, and
  * not a byte behind the last message is taken. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "os/clock.h"
 #include "security/records.h"
 #include "support/persons.h"
+#include "support/suite.h"
 
 #define MESSAGE   64
 #define STEPS_MAX 100000

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader and writer: little endian, at any alignment, and never a byte beyond their end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
+#include "support/suite.h"
 
 /* One of each kind, 31 bytes. */
 static const uint8_t golden[] = {
@@ -30,11 +23,10 @@ static void put_all(struct writer *w)
     put_bytes(w, "hearth!!", 8);
 }
 
-static void bytes_are_little_endian(void **state)
+TEST(bytes_are_little_endian)
 {
     uint8_t target[sizeof golden + 8];
 
-    (void)state;
     for (size_t at = 0; at < 8; at++) {
         struct writer w = writer_of(target + at, sizeof golden);
         put_all(&w);
@@ -57,11 +49,10 @@ static void bytes_are_little_endian(void **state)
     }
 }
 
-static void writer_stops_at_its_end(void **state)
+TEST(writer_stops_at_its_end)
 {
     uint8_t target[sizeof golden + 8];
 
-    (void)state;
     for (size_t len = 0; len < sizeof golden; len++) {
         memset(target, 0xee, sizeof target);
         struct writer w = writer_of(target, len);
@@ -73,11 +64,10 @@ static void writer_stops_at_its_end(void **state)
     }
 }
 
-static void after_an_overrun_nothing_is_read(void **state)
+TEST(after_an_overrun_nothing_is_read)
 {
     uint8_t target[8] = {9, 9, 9, 9, 9, 9, 9, 9};
 
-    (void)state;
     struct reader r = reader_of(golden, 7);
     assert_true(get_u64(&r) == 0);
     assert_true(r.bad);
@@ -91,11 +81,10 @@ static void after_an_overrun_nothing_is_read(void **state)
         assert_int_equal(target[i], 0);
 }
 
-static void lengths_near_the_address_space_do_not_wrap(void **state)
+TEST(lengths_near_the_address_space_do_not_wrap)
 {
     uint8_t byte = 0;
 
-    (void)state;
     struct reader r = reader_of(golden, sizeof golden);
     assert_int_equal(get_u8(&r), 1);
     r.at = r.end - 1;
@@ -108,9 +97,8 @@ static void lengths_near_the_address_space_do_not_wrap(void **state)
     assert_int_equal(byte, 0);
 }
 
-static void nothing_is_a_length_too(void **state)
+TEST(nothing_is_a_length_too)
 {
-    (void)state;
     struct reader r = reader_of(NULL, 0);
     get_bytes(&r, NULL, 0);
     assert_false(r.bad);
@@ -121,16 +109,4 @@ static void nothing_is_a_length_too(void **state)
     assert_false(w.bad);
     put_u8(&w, 1);
     assert_true(w.bad);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_little_endian),
-        cmocka_unit_test(writer_stops_at_its_end),
-        cmocka_unit_test(after_an_overrun_nothing_is_read),
-        cmocka_unit_test(lengths_near_the_address_space_do_not_wrap),
-        cmocka_unit_test(nothing_is_a_length_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

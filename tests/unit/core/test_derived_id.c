@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids of all kinds, derived from the numbers that programs really use, never meet. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "core/derived_id.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 #define IDS       10000000u
 #define IDS_BRIEF 1000000u /* where a processor is emulated */
@@ -22,14 +15,13 @@ static int compare_u64(const void *a, const void *b)
 
 /* From small numbers, as groups and calls are counted; from a drawn one, as tags may be; and from groups that
  * were derived themselves. No (label, parent, first, second) comes twice. */
-static void ten_million_ids_of_all_kinds_differ(void **state)
+TEST(ten_million_ids_of_all_kinds_differ)
 {
     const uint64_t count = !getenv("HEARTH_TEST_BRIEF") ? IDS : IDS_BRIEF;
     uint64_t *ids = malloc(count * sizeof *ids);
     const uint64_t kinds = ID_LABELS - 1, side = 100;
     struct prng p;
 
-    (void)state;
     assert_non_null(ids);
     prng_init(&p, 1);
     for (uint64_t i = 0; i < count; i++) {
@@ -46,28 +38,16 @@ static void ten_million_ids_of_all_kinds_differ(void **state)
 }
 
 /* What a compressed all-reduce derives from (tag, sequence) a split derives from (number, color). */
-static void the_same_numbers_give_every_kind_another_id(void **state)
+TEST(the_same_numbers_give_every_kind_another_id)
 {
-    (void)state;
     for (int a = 1; a < ID_LABELS; a++)
         for (int b = 1; b < a; b++)
             assert_true(derived_id((enum id_label)a, 7, 1, 0) != derived_id((enum id_label)b, 7, 1, 0));
 }
 
 /* They travel, so all versions must derive them alike. */
-static void ids_never_change(void **state)
+TEST(ids_never_change)
 {
-    (void)state;
     assert_true(derived_id(ID_SPLIT, 1, 2, 3) == UINT64_C(0xd6bf64949362da8f));
     assert_true(derived_id(ID_ADAPT_TAG, UINT64_MAX, 0, 1) == UINT64_C(0xa80f4270a25b7174));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ten_million_ids_of_all_kinds_differ),
-        cmocka_unit_test(the_same_numbers_give_every_kind_another_id),
-        cmocka_unit_test(ids_never_change),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

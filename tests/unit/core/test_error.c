@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statuses have names, sentences and scopes; errors keep their text, cut it and belong to their thread. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/error.h"
+#include "support/suite.h"
 
 static const struct {
     int status;
@@ -39,9 +33,8 @@ static const struct {
 };
 #define EXPECTED_COUNT (sizeof(expected) / sizeof(expected[0]))
 
-static void every_status_has_name_scope_and_its_own_sentence(void **state)
+TEST(every_status_has_name_scope_and_its_own_sentence)
 {
-    (void)state;
     for (size_t i = 0; i < EXPECTED_COUNT; i++) {
         assert_string_equal(hearth_status_name(expected[i].status), expected[i].name);
         assert_int_equal(hearth_status_scope(expected[i].status), expected[i].scope);
@@ -52,11 +45,10 @@ static void every_status_has_name_scope_and_its_own_sentence(void **state)
     }
 }
 
-static void every_negative_status_is_an_error(void **state)
+TEST(every_negative_status_is_an_error)
 {
     size_t errors = 0;
 
-    (void)state;
     for (size_t i = 0; i < EXPECTED_COUNT; i++)
         assert_int_equal(status_is_error(expected[i].status), expected[i].scope != HEARTH_SCOPE_NONE);
     for (int status = -1000; status <= 1000; status++)
@@ -64,10 +56,8 @@ static void every_negative_status_is_an_error(void **state)
     assert_int_equal(errors, EXPECTED_COUNT - 3);
 }
 
-static void numbers_that_are_no_status_are_survived(void **state)
+TEST(numbers_that_are_no_status_are_survived)
 {
-    (void)state;
-
     static const int unknown[] = {3, -1, -100, -209, -303, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
@@ -76,11 +66,10 @@ static void numbers_that_are_no_status_are_survived(void **state)
     }
 }
 
-static void set_fills_in_all_and_clear_empties(void **state)
+TEST(set_fills_in_all_and_clear_empties)
 {
     struct error e;
 
-    (void)state;
     assert_int_equal(error_set(&e, HEARTH_TIMEOUT, 3, "waited for rank %d", 3), HEARTH_TIMEOUT);
     assert_int_equal(e.status, HEARTH_TIMEOUT);
     assert_int_equal(e.rank, 3);
@@ -92,7 +81,7 @@ static void set_fills_in_all_and_clear_empties(void **state)
     assert_int_equal(error_set(NULL, HEARTH_LIMIT, 0, "nobody listens"), HEARTH_LIMIT);
 }
 
-static void long_texts_are_cut_with_dots(void **state)
+TEST(long_texts_are_cut_with_dots)
 {
     struct {
         struct error e;
@@ -100,7 +89,6 @@ static void long_texts_are_cut_with_dots(void **state)
     } boxed;
     char text[2 * ERROR_TEXT_MAX];
 
-    (void)state;
     for (size_t len = ERROR_TEXT_MAX - 3; len < ERROR_TEXT_MAX + 3; len++) {
         memset(text, 'x', len);
         text[len] = '\0';
@@ -114,11 +102,10 @@ static void long_texts_are_cut_with_dots(void **state)
     }
 }
 
-static void an_error_can_be_wrapped_in_place(void **state)
+TEST(an_error_can_be_wrapped_in_place)
 {
     struct error e;
 
-    (void)state;
     error_because(&e, HEARTH_REASON_PEER_SILENT, HEARTH_PEER_LOST, 2, "rank 2 closed");
     e.origin = 5;
     assert_int_equal(error_wrap(&e, &e, "all_reduce: %s", e.text), HEARTH_PEER_LOST);
@@ -133,9 +120,8 @@ static void an_error_can_be_wrapped_in_place(void **state)
     assert_int_equal(e.origin, RANK_NONE);
 }
 
-static void every_reason_has_a_name_of_its_own(void **state)
+TEST(every_reason_has_a_name_of_its_own)
 {
-    (void)state;
     for (int i = 0; i < REASON_COUNT; i++)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(hearth_reason_name((enum hearth_reason)i),
@@ -154,12 +140,11 @@ static void *other_thread(void *arg)
     return NULL;
 }
 
-static void the_last_error_belongs_to_its_thread(void **state)
+TEST(the_last_error_belongs_to_its_thread)
 {
     pthread_t thread;
     void *complaint;
 
-    (void)state;
     error_set(error_last(), HEARTH_INVALID, RANK_NONE, "ours");
     assert_int_equal(pthread_create(&thread, NULL, other_thread, NULL), 0);
     assert_int_equal(pthread_join(thread, &complaint), 0);
@@ -167,12 +152,11 @@ static void the_last_error_belongs_to_its_thread(void **state)
     assert_string_equal(hearth_error_text(), "ours");
 }
 
-static void a_changed_view_says_how_to_go_on(void **state)
+TEST(a_changed_view_says_how_to_go_on)
 {
     static const char advice[] = "; hearth_group_reform gives the next group";
     char text[ERROR_TEXT_MAX];
     struct error error;
-    (void)state;
     error_set(&error, HEARTH_PEER_LOST, 1, "rank 1 is lost");
     error_show(&error, text);
     assert_string_equal(text, "rank 1 is lost");
@@ -190,27 +174,9 @@ static void a_changed_view_says_how_to_go_on(void **state)
     }
 }
 
-static void tags_of_people_are_shown(void **state)
+TEST(tags_of_people_are_shown)
 {
-    (void)state;
     assert_string_equal(tag_text(0).s, " (tag 0)");
     assert_string_equal(tag_text(UINT32_MAX).s, " (tag 4294967295)");
     assert_string_equal(tag_text(UINT64_C(18324011360988792451)).s, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_name_scope_and_its_own_sentence),
-        cmocka_unit_test(every_negative_status_is_an_error),
-        cmocka_unit_test(numbers_that_are_no_status_are_survived),
-        cmocka_unit_test(set_fills_in_all_and_clear_empties),
-        cmocka_unit_test(long_texts_are_cut_with_dots),
-        cmocka_unit_test(an_error_can_be_wrapped_in_place),
-        cmocka_unit_test(every_reason_has_a_name_of_its_own),
-        cmocka_unit_test(the_last_error_belongs_to_its_thread),
-        cmocka_unit_test(a_changed_view_says_how_to_go_on),
-        cmocka_unit_test(tags_of_people_are_shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

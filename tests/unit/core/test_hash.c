@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hashes are the same everywhere, see every bit, length and place, and spread what they see. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "core/prng.h"
+#include "support/suite.h"
 
 static void fill(uint8_t *bytes, size_t len, uint64_t seed)
 {
@@ -23,11 +14,10 @@ static void fill(uint8_t *bytes, size_t len, uint64_t seed)
 }
 
 /* Values that went over the wire once must come out for ever, on every machine. */
-static void values_never_change(void **state)
+TEST(values_never_change)
 {
     uint8_t bytes[300];
 
-    (void)state;
     fill(bytes, sizeof bytes, 5);
     struct hash128 none = hash128(NULL, 0), few = hash128("hearth", 6), many = hash128(bytes, sizeof bytes);
     uint64_t seeded = hash64(7, bytes, sizeof bytes);
@@ -53,12 +43,11 @@ static void assert_distinct(uint64_t *values, size_t count)
         assert_true(values[i - 1] != values[i]);
 }
 
-static void lengths_differ_even_of_zeros(void **state)
+TEST(lengths_differ_even_of_zeros)
 {
     uint8_t bytes[301] = {0};
     uint64_t low[301], high[301], seeded[301];
 
-    (void)state;
     for (size_t len = 0; len <= 300; len++) {
         low[len] = hash128(bytes, len).low;
         high[len] = hash128(bytes, len).high;
@@ -69,11 +58,10 @@ static void lengths_differ_even_of_zeros(void **state)
     assert_distinct(seeded, 301);
 }
 
-static void alignment_does_not_matter(void **state)
+TEST(alignment_does_not_matter)
 {
     uint8_t bytes[400], moved[400];
 
-    (void)state;
     fill(bytes, sizeof bytes, 2);
     for (size_t len = 0; len <= 300; len += 1 + len / 16) {
         struct hash128 expected = hash128(bytes, len);
@@ -116,9 +104,8 @@ static void one_bit_flips_half_of_all(size_t len)
     free(flips);
 }
 
-static void avalanche(void **state)
+TEST(avalanche)
 {
-    (void)state;
     one_bit_flips_half_of_all(1);
     one_bit_flips_half_of_all(8);
     one_bit_flips_half_of_all(63);
@@ -127,14 +114,13 @@ static void avalanche(void **state)
 }
 
 /* The accidents that replicas have: one element off by one bit, two elements swapped, a block moved. */
-static void small_differences_in_a_large_buffer_are_seen(void **state)
+TEST(small_differences_in_a_large_buffer_are_seen)
 {
     enum { LEN = 4096 };
     uint8_t bytes[LEN];
     uint64_t *seen = malloc(LEN * 8 * sizeof *seen);
     size_t count = 0;
 
-    (void)state;
     assert_non_null(seen);
     memset(bytes, 0, LEN);
     for (size_t bit = 0; bit < (size_t)LEN * 8; bit++) {
@@ -164,11 +150,10 @@ static void small_differences_in_a_large_buffer_are_seen(void **state)
     free(seen);
 }
 
-static void seeds_and_order_matter(void **state)
+TEST(seeds_and_order_matter)
 {
     uint64_t seen[2000];
 
-    (void)state;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         seen[2 * seed] = hash64(seed, "abc", 3);
         seen[2 * seed + 1] = hash_mix(seed, 0);
@@ -178,17 +163,4 @@ static void seeds_and_order_matter(void **state)
         seen[i] = hash_mix(0, i);
     assert_distinct(seen, 2000);
     assert_true(hash_mix(hash_mix(0, 1), 2) != hash_mix(hash_mix(0, 2), 1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_never_change),
-        cmocka_unit_test(lengths_differ_even_of_zeros),
-        cmocka_unit_test(alignment_does_not_matter),
-        cmocka_unit_test(avalanche),
-        cmocka_unit_test(small_differences_in_a_large_buffer_are_seen),
-        cmocka_unit_test(seeds_and_order_matter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

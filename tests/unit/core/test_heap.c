@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap counts, aligns, keeps its limit to the byte under threads, and fails on demand. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/heap.h"
+#include "support/suite.h"
 
 #define THREADS 4
 
-static void blocks_are_aligned_zeroed_and_counted(void **state)
+TEST(blocks_are_aligned_zeroed_and_counted)
 {
     struct heap heap;
     void *blocks[100];
     uint64_t bytes = 0;
 
-    (void)state;
     heap_init(&heap, 0);
     for (size_t i = 0; i < 100; i++) {
         blocks[i] = heap_alloc(&heap, i, 7);
@@ -41,11 +34,10 @@ static void blocks_are_aligned_zeroed_and_counted(void **state)
     heap_free(NULL);
 }
 
-static void zeroed_also_where_memory_was_used_before(void **state)
+TEST(zeroed_also_where_memory_was_used_before)
 {
     struct heap heap;
 
-    (void)state;
     heap_init(&heap, 0);
     for (int round = 0; round < 50; round++) {
         uint8_t *block = heap_alloc(&heap, 1000, 1);
@@ -56,11 +48,10 @@ static void zeroed_also_where_memory_was_used_before(void **state)
     }
 }
 
-static void overflow_is_refused(void **state)
+TEST(overflow_is_refused)
 {
     struct heap heap;
 
-    (void)state;
     heap_init(&heap, 0);
     assert_null(heap_alloc(&heap, SIZE_MAX, 2));
     assert_null(heap_alloc(&heap, SIZE_MAX / 2 + 1, 2));
@@ -70,11 +61,10 @@ static void overflow_is_refused(void **state)
     assert_int_equal(heap.calls, 0);
 }
 
-static void the_limit_holds_to_the_byte(void **state)
+TEST(the_limit_holds_to_the_byte)
 {
     struct heap heap;
 
-    (void)state;
     heap_init(&heap, 1000 + HEAP_ALIGN);
     assert_null(heap_alloc(&heap, 1001, 1));
     void *all = heap_alloc(&heap, 1000, 1);
@@ -89,12 +79,11 @@ static void the_limit_holds_to_the_byte(void **state)
     assert_int_equal(heap.bytes_peak, heap.limit);
 }
 
-static void fail_after_counts_down_and_stays(void **state)
+TEST(fail_after_counts_down_and_stays)
 {
     struct heap heap;
     void *blocks[3];
 
-    (void)state;
     heap_init(&heap, 0);
     heap.fail_after = 3;
     for (int i = 0; i < 3; i++)
@@ -113,12 +102,11 @@ static void fail_after_counts_down_and_stays(void **state)
     assert_int_equal(heap.bytes, 0);
 }
 
-static void strings_are_copied(void **state)
+TEST(strings_are_copied)
 {
     struct heap heap;
     char text[] = "warm";
 
-    (void)state;
     heap_init(&heap, 0);
     char *copy = heap_strdup(&heap, text);
     text[0] = 'x';
@@ -179,11 +167,10 @@ static void run_threads(struct heap *heap, void *(*run)(void *))
     assert_true(heap->bytes_peak <= heap->limit);
 }
 
-static void the_limit_is_exact_under_threads(void **state)
+TEST(the_limit_is_exact_under_threads)
 {
     struct heap heap;
 
-    (void)state;
     heap_init(&heap, (size_t)SLOTS * (100 + HEAP_ALIGN));
     run_threads(&heap, take_and_give);
     assert_int_equal(heap.calls, THREADS * 40000);
@@ -200,11 +187,10 @@ static void *count_successes(void *arg)
     return NULL;
 }
 
-static void fail_after_is_exact_under_threads(void **state)
+TEST(fail_after_is_exact_under_threads)
 {
     struct heap heap;
 
-    (void)state;
     heap_init(&heap, 1 << 20);
     heap.fail_after = 1777;
     run_threads(&heap, count_successes);
@@ -212,12 +198,11 @@ static void fail_after_is_exact_under_threads(void **state)
 }
 
 /* For a forked child: all blocks go at once, nobody says which. A leak would be seen by the sanitizer. */
-static void a_drop_frees_what_is_left(void **state)
+TEST(a_drop_frees_what_is_left)
 {
     struct heap heap;
     void *blocks[50];
 
-    (void)state;
     heap_init(&heap, 0);
     for (size_t i = 0; i < 50; i++)
         assert_non_null(blocks[i] = heap_alloc(&heap, 1, i * 100));
@@ -228,20 +213,4 @@ static void a_drop_frees_what_is_left(void **state)
     void *again = heap_alloc(&heap, 1, 1);
     assert_non_null(again);
     heap_free(again);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_zeroed_and_counted),
-        cmocka_unit_test(zeroed_also_where_memory_was_used_before),
-        cmocka_unit_test(overflow_is_refused),
-        cmocka_unit_test(the_limit_holds_to_the_byte),
-        cmocka_unit_test(fail_after_counts_down_and_stays),
-        cmocka_unit_test(strings_are_copied),
-        cmocka_unit_test(the_limit_is_exact_under_threads),
-        cmocka_unit_test(fail_after_is_exact_under_threads),
-        cmocka_unit_test(a_drop_frees_what_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

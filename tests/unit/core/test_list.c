@@ -1,27 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list keeps order, and elements may leave while it is walked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/list.h"
 #include "core/types.h"
+#include "support/suite.h"
 
 struct item {
     int number;
     struct list link;
 };
 
-static void items_stand_in_order_and_leave_while_walked(void **state)
+TEST(items_stand_in_order_and_leave_while_walked)
 {
     struct item items[10];
     struct list head, *at, *after;
     int expected = 0;
 
-    (void)state;
     list_init(&head);
     assert_true(list_empty(&head));
     for (int i = 0; i < 10; i++) {
@@ -46,12 +39,4 @@ static void items_stand_in_order_and_leave_while_walked(void **state)
     assert_true(list_empty(&head));
     LIST_EACH (at, after, &head)
         fail();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_stand_in_order_and_leave_while_walked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

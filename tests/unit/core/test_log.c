@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line is one call of the sink, filtered by level and bounded in length. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "support/suite.h"
 
 struct seen {
     int calls;
@@ -27,12 +20,11 @@ static void sink(void *arg, enum hearth_log_level level, const char *id, const c
     memcpy(seen->text, text, strlen(text) + 1);
 }
 
-static void a_line_arrives_whole(void **state)
+TEST(a_line_arrives_whole)
 {
     struct seen seen = {0};
     struct log log = {sink, &seen, HEARTH_LOG_INFO};
 
-    (void)state;
     log_write(&log, HEARTH_LOG_WARN, "HEARTH-TEST", "rank %d of %s", 3, "four");
     assert_int_equal(seen.calls, 1);
     assert_int_equal(seen.level, HEARTH_LOG_WARN);
@@ -40,9 +32,8 @@ static void a_line_arrives_whole(void **state)
     assert_string_equal(seen.text, "rank 3 of four");
 }
 
-static void levels_filter(void **state)
+TEST(levels_filter)
 {
-    (void)state;
     for (int level = HEARTH_LOG_ERROR; level <= HEARTH_LOG_DEBUG; level++) {
         struct seen seen = {0};
         struct log log = {sink, &seen, (enum hearth_log_level)level};
@@ -52,36 +43,23 @@ static void levels_filter(void **state)
     }
 }
 
-static void without_a_sink_it_is_silent(void **state)
+TEST(without_a_sink_it_is_silent)
 {
     struct log log = {NULL, NULL, HEARTH_LOG_DEBUG};
 
-    (void)state;
     log_write(&log, HEARTH_LOG_ERROR, "HEARTH-TEST", "nobody hears %s", "this");
 }
 
-static void long_lines_are_cut_with_dots(void **state)
+TEST(long_lines_are_cut_with_dots)
 {
     struct seen seen = {0};
     struct log log = {sink, &seen, HEARTH_LOG_INFO};
     char text[4000];
 
-    (void)state;
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     log_write(&log, HEARTH_LOG_INFO, "HEARTH-TEST", "%s", text);
     assert_int_equal(seen.calls, 1);
     assert_true(strlen(seen.text) < strlen(text));
     assert_string_equal(seen.text + strlen(seen.text) - 4, "x...");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_arrives_whole),
-        cmocka_unit_test(levels_filter),
-        cmocka_unit_test(without_a_sink_it_is_silent),
-        cmocka_unit_test(long_lines_are_cut_with_dots),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses as bytes: exact, and nothing else is one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/net_addr.h"
+#include "support/suite.h"
 
-static void bytes_and_back(void **state)
+TEST(bytes_and_back)
 {
     static const struct net_addr addrs[] = {{4, 0x1234, 0, {10, 0, 0, 1}},
                                             {6, 0x1234, 3, {0x20, 1, [15] = 7}}};
@@ -18,7 +11,6 @@ static void bytes_and_back(void **state)
     struct net_addr back;
     uint8_t bytes[NET_ADDR_LEN_MAX];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         size_t len = net_addr_len(&addrs[i]);
         struct writer w = writer_of(bytes, len), small = writer_of(bytes, len - 1);
@@ -43,11 +35,4 @@ static void bytes_and_back(void **state)
         r = reader_of(bytes, len);
         assert_false(net_addr_get(&r, &back));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_and_back)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

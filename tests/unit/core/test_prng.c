@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generator gives its published numbers, and derived draws keep their range. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
+#include "support/suite.h"
 
 /* The published outputs of xoshiro256** for the state 1, 2, 3, 4. */
-static void known_state_gives_known_numbers(void **state)
+TEST(known_state_gives_known_numbers)
 {
     static const uint64_t expected[] = {
         11520,
@@ -26,17 +20,15 @@ static void known_state_gives_known_numbers(void **state)
     };
     struct prng p = {{1, 2, 3, 4}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         assert_true(prng_u64(&p) == expected[i]);
 }
 
 /* The published outputs of splitmix64 for the seed 1234567. */
-static void seeding_is_splitmix64(void **state)
+TEST(seeding_is_splitmix64)
 {
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1234567);
     assert_true(p.s[0] == UINT64_C(6457827717110365317));
     assert_true(p.s[1] == UINT64_C(3203168211198807973));
@@ -44,12 +36,11 @@ static void seeding_is_splitmix64(void **state)
     assert_true(p.s[3] == UINT64_C(4593380528125082431));
 }
 
-static void seeds_repeat_and_differ(void **state)
+TEST(seeds_repeat_and_differ)
 {
     struct prng a, b, c;
     int equal = 0;
 
-    (void)state;
     prng_init(&a, 42);
     prng_init(&b, 42);
     prng_init(&c, 43);
@@ -61,14 +52,13 @@ static void seeds_repeat_and_differ(void **state)
     assert_int_equal(equal, 0);
 }
 
-static void below_keeps_its_limit_and_is_even(void **state)
+TEST(below_keeps_its_limit_and_is_even)
 {
     static const uint64_t limits[] = {1,         2, 3, 10, 1000, (uint64_t)1 << 32, ((uint64_t)1 << 63) + 1,
                                       UINT64_MAX};
     uint64_t seen[10] = {0};
     struct prng p;
 
-    (void)state;
     prng_init(&p, 7);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         for (int j = 0; j < 1000; j++)
@@ -80,12 +70,11 @@ static void below_keeps_its_limit_and_is_even(void **state)
         assert_in_range(seen[i], 9050, 10950);
 }
 
-static void unit_is_below_one_and_fills_its_range(void **state)
+TEST(unit_is_below_one_and_fills_its_range)
 {
     struct prng p;
     double sum = 0, low = 1, high = 0;
 
-    (void)state;
     prng_init(&p, 8);
     for (int i = 0; i < 100000; i++) {
         double x = prng_unit(&p);
@@ -96,16 +85,4 @@ static void unit_is_below_one_and_fills_its_range(void **state)
     }
     assert_true(sum > 49000 && sum < 51000);
     assert_true(low < 0.001 && high > 0.999);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_state_gives_known_numbers),
-        cmocka_unit_test(seeding_is_splitmix64),
-        cmocka_unit_test(seeds_repeat_and_differ),
-        cmocka_unit_test(below_keeps_its_limit_and_is_even),
-        cmocka_unit_test(unit_is_below_one_and_fills_its_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

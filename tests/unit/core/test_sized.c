@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structs of different versions: the shorter length is copied, defaults stay, unknown fields must be zero. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/sized.h"
+#include "support/suite.h"
 
 struct v1 {
     size_t size;
@@ -27,13 +20,12 @@ struct v3 {
 
 static const struct v2 defaults = {.a = 1, .b = 2};
 
-static void inputs_of_all_versions_are_read(void **state)
+TEST(inputs_of_all_versions_are_read)
 {
     struct error error;
     struct v1 older = {.size = sizeof older, .a = 7};
     struct v2 same = {.size = sizeof same, .a = 7, .b = 8}, own = defaults;
     struct v3 newer = {.size = sizeof newer, .a = 7, .b = 8};
-    (void)state;
     assert_int_equal(sized_read(&own, sizeof own, &older, "v", &error), HEARTH_OK);
     assert_true(own.size == sizeof own && own.a == 7 && own.b == 2);
     assert_int_equal(sized_read(&own, sizeof own, &same, "v", &error), HEARTH_OK);
@@ -43,13 +35,12 @@ static void inputs_of_all_versions_are_read(void **state)
     assert_true(own.size == sizeof own && own.a == 7 && own.b == 8);
 }
 
-static void what_cannot_be_read_changes_nothing(void **state)
+TEST(what_cannot_be_read_changes_nothing)
 {
     static const size_t sizes[] = {0, 1, sizeof(size_t), sizeof(struct v3) - 1, 4096 + 8, SIZE_MAX};
     struct error error;
     struct v2 own = defaults;
     struct v3 given = {.a = 7};
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         given.size = sizes[i];
         assert_false(sized_set(&given));
@@ -63,10 +54,9 @@ static void what_cannot_be_read_changes_nothing(void **state)
     assert_true(own.a == defaults.a && own.b == defaults.b);
 }
 
-static void outputs_are_as_long_as_the_caller_says(void **state)
+TEST(outputs_are_as_long_as_the_caller_says)
 {
     struct v3 given = {.size = 99, .a = 9, .b = 9, .c = 9};
-    (void)state;
     sized_write(&given, sizeof(struct v1), &defaults, sizeof defaults);
     assert_true(given.size == sizeof(struct v1) && given.a == 1 && given.b == 9 && given.c == 9);
     sized_write(&given, sizeof(struct v2), &defaults, sizeof defaults);
@@ -74,14 +64,4 @@ static void outputs_are_as_long_as_the_caller_says(void **state)
     sized_write(&given, sizeof(struct v3), &defaults, sizeof defaults);
     assert_true(given.size == sizeof(struct v3) && given.a == 1 && given.b == 2 && given.c == 0);
     assert_true(sized_set(&given));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_of_all_versions_are_read),
-        cmocka_unit_test(what_cannot_be_read_changes_nothing),
-        cmocka_unit_test(outputs_are_as_long_as_the_caller_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, sizes and parsing of types, operations and algorithms; the version. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "core/types.h"
+#include "support/suite.h"
 
-static void every_dtype_has_name_size_and_parses_back(void **state)
+TEST(every_dtype_has_name_size_and_parses_back)
 {
     static const struct {
         enum hearth_dtype dtype;
@@ -21,7 +14,6 @@ static void every_dtype_has_name_size_and_parses_back(void **state)
         {5, "i32", 4}, {6, "i64", 8}, {7, "u8", 1},  {8, "u32", 4},  {9, "u64", 8},
     };
 
-    (void)state;
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum hearth_dtype parsed = (enum hearth_dtype)99;
         assert_string_equal(hearth_dtype_name(expected[i].dtype), expected[i].name);
@@ -32,13 +24,12 @@ static void every_dtype_has_name_size_and_parses_back(void **state)
     }
 }
 
-static void every_op_and_algo_parses_back(void **state)
+TEST(every_op_and_algo_parses_back)
 {
     static const char *const ops[OP_COUNT] = {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor"};
     static const char *const algos[ALGO_COUNT] = {"auto", "ring", "direct",       "halving",
                                                   "tree", "star", "hierarchical", "exchange"};
 
-    (void)state;
     for (int i = 0; i < OP_COUNT; i++) {
         enum hearth_op op = (enum hearth_op)99;
         assert_string_equal(hearth_op_name((enum hearth_op)i), ops[i]);
@@ -53,14 +44,13 @@ static void every_op_and_algo_parses_back(void **state)
     }
 }
 
-static void the_unknown_is_refused(void **state)
+TEST(the_unknown_is_refused)
 {
     enum hearth_dtype dtype = HEARTH_U64;
     enum hearth_op op = HEARTH_OP_MAX;
     enum hearth_algo algo = HEARTH_ALGO_STAR;
     static const char *const bad[] = {"", "F32", "f32 ", "fp32", "ringg", "su", NULL};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
         assert_int_equal(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
@@ -79,24 +69,12 @@ static void the_unknown_is_refused(void **state)
     }
 }
 
-static void number_and_text_of_the_version_agree(void **state)
+TEST(number_and_text_of_the_version_agree)
 {
     char text[32];
     uint32_t version = hearth_version();
 
-    (void)state;
     snprintf(text, sizeof text, "%u.%u.%u", version >> 16, version >> 8 & 255, version & 255);
     assert_string_equal(hearth_version_string(), text);
     assert_int_equal(version >> 16, HEARTH_VERSION_MAJOR);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_dtype_has_name_size_and_parses_back),
-        cmocka_unit_test(every_op_and_algo_parses_back),
-        cmocka_unit_test(the_unknown_is_refused),
-        cmocka_unit_test(number_and_text_of_the_version_agree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

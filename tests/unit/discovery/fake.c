@@ -2,19 +2,11 @@
 /* A helper made of a shell script, and a finder that listens to it. */
 #include "unit/discovery/fake.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/clock.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 

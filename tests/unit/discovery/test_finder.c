@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The finder and helpers that misbehave: they crash, hang, flood, write rubbish, or do not go. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "discovery/helper.h"
 #include "os/clock.h"
+#include "support/suite.h"
 #include "unit/discovery/fake.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
@@ -48,13 +40,12 @@ static void until_text(const char *expected)
     }
 }
 
-static void sightings_come_and_go(void **state)
+TEST(sightings_come_and_go)
 {
     char a[512], b[512], script[2048], text[400];
     uint64_t changed;
     int count;
 
-    (void)state;
     fake_found(a, sizeof a, "k1", "127.0.0.1", 1);
     fake_found(b, sizeof b, "k2", "127.0.0.2", 2);
     snprintf(script, sizeof script,
@@ -75,11 +66,10 @@ static void sightings_come_and_go(void **state)
     fake_close(&fake);
 }
 
-static void the_helper_is_told(void **state)
+TEST(the_helper_is_told)
 {
     struct announcement self = fake_self(7);
 
-    (void)state;
     fake_open(&fake, "echo ready fake\nwhile read -r line; do echo \"warn got $line\"; done", NULL);
     finder_announce(fake.finder, &self, fake.now_ns);
     fake_until_logged(&fake, "got address lo 127.0.0.1");
@@ -93,11 +83,10 @@ static void the_helper_is_told(void **state)
 }
 
 /* It ends when its input does, and nothing of it stays. */
-static void closing_ends_the_helper(void **state)
+TEST(closing_ends_the_helper)
 {
     char path[160];
 
-    (void)state;
     fake_open(&fake, "echo ready fake\ncat >/dev/null\n>$0.bye", NULL);
     fake_until_logged(&fake, "mdns works");
     int pid = fake_helper_pid(&fake);
@@ -111,9 +100,8 @@ static void closing_ends_the_helper(void **state)
     assert_int_equal(rmdir(fake.folder), 0);
 }
 
-static void a_helper_that_does_not_go_is_killed(void **state)
+TEST(a_helper_that_does_not_go_is_killed)
 {
-    (void)state;
     fake_open(&fake, "echo ready fake\nexec sleep 1000", NULL);
     fake_until_logged(&fake, "mdns works");
     int pid = fake_helper_pid(&fake);
@@ -123,13 +111,12 @@ static void a_helper_that_does_not_go_is_killed(void **state)
     assert_int_equal(kill(pid, 0), -1);
 }
 
-static void crashes_are_followed_by_pauses_that_grow(void **state)
+TEST(crashes_are_followed_by_pauses_that_grow)
 {
     uint64_t pause_ns = HELPER_FIRST_NS, deadline_ns;
     struct sock_wait items[FINDER_WAITS_MAX];
     char expected[64];
 
-    (void)state;
     fake_open(&fake, "exit 3", NULL);
     for (int i = 0; i < 10; i++) {
         snprintf(expected, sizeof expected, "exit status 3; next try in %.2g s",
@@ -149,9 +136,8 @@ static void crashes_are_followed_by_pauses_that_grow(void **state)
     fake_close(&fake);
 }
 
-static void a_long_life_makes_pauses_short_again(void **state)
+TEST(a_long_life_makes_pauses_short_again)
 {
-    (void)state;
     fake_open(&fake, "exit 3", NULL);
     for (int i = 0; i < 5; i++) {
         until_text("exit status 3");
@@ -169,11 +155,10 @@ static void a_long_life_makes_pauses_short_again(void **state)
     fake_close(&fake);
 }
 
-static void sightings_outlive_the_helper_for_a_while(void **state)
+TEST(sightings_outlive_the_helper_for_a_while)
 {
     char a[512], b[512], script[2048];
 
-    (void)state;
     fake_found(a, sizeof a, "k1", "127.0.0.1", 1);
     fake_found(b, sizeof b, "k2", "127.0.0.2", 2);
     fake_open(&fake, telling(script, sizeof script, a, b), NULL);
@@ -193,9 +178,8 @@ static void sightings_outlive_the_helper_for_a_while(void **state)
     fake_close(&fake);
 }
 
-static void helpers_that_say_nothing_are_given_up(void **state)
+TEST(helpers_that_say_nothing_are_given_up)
 {
-    (void)state;
     fake_open(&fake, "exec sleep 1000", NULL);
     fake_pump(&fake);
     assert_true(fake_helper_pid(&fake) > 0);
@@ -204,11 +188,10 @@ static void helpers_that_say_nothing_are_given_up(void **state)
     fake_close(&fake);
 }
 
-static void helpers_that_do_not_read_are_given_up(void **state)
+TEST(helpers_that_do_not_read_are_given_up)
 {
     struct announcement self = fake_self(1);
 
-    (void)state;
     fake_open(&fake, "echo ready fake\nexec sleep 1000", NULL);
     fake_until_logged(&fake, "mdns works");
     for (int i = 0; i < 100000 && !strstr(fake.log, "does not read"); i++) {
@@ -222,11 +205,10 @@ static void helpers_that_do_not_read_are_given_up(void **state)
     fake_close(&fake);
 }
 
-static void half_lines_wait_for_the_rest(void **state)
+TEST(half_lines_wait_for_the_rest)
 {
     char line[512], script[2048];
 
-    (void)state;
     fake_found(line, sizeof line, "k1", "127.0.0.1", 1);
     snprintf(script, sizeof script,
              "printf 'rea'\nprintf 'dy fake\\nfou'\nread x\nprintf '%s\\nwar' '%s'\nexit 0", "%s", line + 3);
@@ -237,20 +219,18 @@ static void half_lines_wait_for_the_rest(void **state)
     fake_close(&fake);
 }
 
-static void rubbish_is_told_once_and_then_ends_it(void **state)
+TEST(rubbish_is_told_once_and_then_ends_it)
 {
-    (void)state;
     fake_open(&fake, "echo ready fake\nwhile echo rubbish; do :; done", NULL);
     fake_until_logged(&fake, "writes what are no lines");
     assert_int_equal(fake.log_lines, 3); /* ready, rubbish, the end */
     fake_close(&fake);
 }
 
-static void endless_lines_are_skipped(void **state)
+TEST(endless_lines_are_skipped)
 {
     char line[512], script[2048];
 
-    (void)state;
     fake_found(line, sizeof line, "k1", "127.0.0.1", 1);
     snprintf(script, sizeof script,
              "echo ready fake\nhead -c 200000 /dev/zero | tr '\\0' x\necho\necho '%s'\ncat >/dev/null", line);
@@ -261,14 +241,13 @@ static void endless_lines_are_skipped(void **state)
 }
 
 /* However fast it writes, we read a bounded amount a second, and the table is bounded. */
-static void floods_are_held_back(void **state)
+TEST(floods_are_held_back)
 {
     uint64_t deadline_ns = NEVER_NS, changed;
     struct sock_wait items[FINDER_WAITS_MAX];
     char text[400];
     int count;
 
-    (void)state;
     fake_open(&fake,
               "echo ready fake\ni=1\nwhile :; do\n"
               "printf 'found k%d lo 127.1.1.%d 52416 1 " FAKE_SPACE " " FAKE_NODE
@@ -289,9 +268,8 @@ static void floods_are_held_back(void **state)
     fake_close(&fake);
 }
 
-static void warnings_are_few(void **state)
+TEST(warnings_are_few)
 {
-    (void)state;
     fake_open(
         &fake,
         "echo ready fake\ni=0\nwhile [ $i -lt 300 ]; do echo warn $i; echo warn same; i=$((i + 1)); done\n"
@@ -303,20 +281,18 @@ static void warnings_are_few(void **state)
     fake_close(&fake);
 }
 
-static void its_last_words_are_told(void **state)
+TEST(its_last_words_are_told)
 {
-    (void)state;
     fake_open(&fake, "echo warn cannot speak mDNS: no network\nexit 1", NULL);
     until_text("the helper ended: exit status 1 (it said: cannot speak mDNS: no network); next try in");
     fake_close(&fake);
 }
 
-static void a_missing_helper_is_no_error(void **state)
+TEST(a_missing_helper_is_no_error)
 {
     char text[400];
     int count;
 
-    (void)state;
     fake_open(&fake, NULL, "10.1.2.3,10.1.2.4:99");
     fake_pump(&fake);
     assert_false(works(text, sizeof text));
@@ -329,7 +305,7 @@ static void a_missing_helper_is_no_error(void **state)
     fake_close(&fake);
 }
 
-static void without_mdns_nothing_is_started(void **state)
+TEST(without_mdns_nothing_is_started)
 {
     struct sock_wait items[FINDER_WAITS_MAX];
     struct finder_setup setup = {.helper = ""};
@@ -339,7 +315,6 @@ static void without_mdns_nothing_is_started(void **state)
     uint64_t deadline_ns = NEVER_NS;
     char text[400];
 
-    (void)state;
     heap_init(&heap, 0);
     setup.heap = &heap;
     assert_int_equal(finder_open(&setup, &finder, &error), HEARTH_OK);
@@ -352,13 +327,12 @@ static void without_mdns_nothing_is_started(void **state)
 }
 
 /* Nobody is told to dial himself: loopback counts on loopback only, and only where we look. */
-static void misleading_addresses_are_passed_over(void **state)
+TEST(misleading_addresses_are_passed_over)
 {
     char a[512], b[512], c[512], script[2048];
     uint64_t changed;
     int count;
 
-    (void)state;
     fake_found(a, sizeof a, "k1", "10.9.8.7", 1);
     snprintf(b, sizeof b,
              "found k2 nosuchdevice 10.9.8.7 1 1 " FAKE_SPACE " " FAKE_NODE " 0000000000000002 0 n");
@@ -372,9 +346,8 @@ static void misleading_addresses_are_passed_over(void **state)
 }
 
 /* Neither our descriptors nor our environment, which may hold the secret. */
-static void the_helper_inherits_nothing(void **state)
+TEST(the_helper_inherits_nothing)
 {
-    (void)state;
     int low = open("/dev/null", O_RDONLY), high = fcntl(low, F_DUPFD, 200); /* without close-on-exec */
     assert_true(low >= 0 && high >= 200);
     setenv("HEARTH_SECRET", "hush", 1);
@@ -394,30 +367,4 @@ static void the_helper_inherits_nothing(void **state)
     close(low);
     close(high);
     fake_close(&fake);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sightings_come_and_go),
-        cmocka_unit_test(the_helper_is_told),
-        cmocka_unit_test(closing_ends_the_helper),
-        cmocka_unit_test(a_helper_that_does_not_go_is_killed),
-        cmocka_unit_test(crashes_are_followed_by_pauses_that_grow),
-        cmocka_unit_test(a_long_life_makes_pauses_short_again),
-        cmocka_unit_test(sightings_outlive_the_helper_for_a_while),
-        cmocka_unit_test(helpers_that_say_nothing_are_given_up),
-        cmocka_unit_test(helpers_that_do_not_read_are_given_up),
-        cmocka_unit_test(half_lines_wait_for_the_rest),
-        cmocka_unit_test(rubbish_is_told_once_and_then_ends_it),
-        cmocka_unit_test(endless_lines_are_skipped),
-        cmocka_unit_test(floods_are_held_back),
-        cmocka_unit_test(warnings_are_few),
-        cmocka_unit_test(its_last_words_are_told),
-        cmocka_unit_test(a_missing_helper_is_no_error),
-        cmocka_unit_test(without_mdns_nothing_is_started),
-        cmocka_unit_test(misleading_addresses_are_passed_over),
-        cmocka_unit_test(the_helper_inherits_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines between the library and the helper: what is written is read again; whatever else is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "discovery/mdns_line.h"
+#include "support/suite.h"
 
 #define SPACE "00112233445566778899aabbccddeeff"
 #define NODE  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -34,13 +26,12 @@ static int command_parse(struct mdns_command *command, const char *text)
     return status;
 }
 
-static void found_is_read(void **state)
+TEST(found_is_read)
 {
     struct mdns_line line;
     char text[MDNS_LINE_MAX + 1];
     const char *given = "found 7f eth0 10.77.0.2 52416 1 " WHO " 3 the node in the attic\n";
 
-    (void)state;
     memcpy(text, given, strlen(given) - 1);
     text[strlen(given) - 1] = '\0';
     assert_int_equal(parse(&line, text), HEARTH_OK);
@@ -58,13 +49,12 @@ static void found_is_read(void **state)
     assert_string_equal(text, given);
 }
 
-static void addresses_are_read(void **state)
+TEST(addresses_are_read)
 {
     static const char *const good[] = {"10.0.0.1", "fd77::1", "fe80::1%lo", "127.0.0.1", "::1"};
     struct mdns_line line;
     char text[MDNS_LINE_MAX], again[SOCK_TEXT_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         snprintf(text, sizeof text, "found k lo %s 9 1 " WHO " 0 n", good[i]);
         assert_int_equal(parse(&line, text), HEARTH_OK);
@@ -73,11 +63,10 @@ static void addresses_are_read(void **state)
     }
 }
 
-static void names_may_be_missing_or_long(void **state)
+TEST(names_may_be_missing_or_long)
 {
     struct mdns_line line;
 
-    (void)state;
     assert_int_equal(parse(&line, "found k lo 10.0.0.1 9 1 " WHO " 0"), HEARTH_OK);
     assert_string_equal(line.sighting.name, "");
     assert_int_equal(parse(&line, "found k lo 10.0.0.1 9 1 " WHO " 0 "), HEARTH_OK);
@@ -86,11 +75,10 @@ static void names_may_be_missing_or_long(void **state)
     assert_int_equal(parse(&line, &LONG[1]), HEARTH_PROTOCOL);
 }
 
-static void other_lines_are_read(void **state)
+TEST(other_lines_are_read)
 {
     struct mdns_line line;
 
-    (void)state;
     assert_int_equal(parse(&line, "ready hearth-mdns 1.2.3"), HEARTH_OK);
     assert_int_equal(line.kind, MDNS_READY);
     assert_string_equal(line.text, "hearth-mdns 1.2.3");
@@ -103,7 +91,7 @@ static void other_lines_are_read(void **state)
     assert_string_equal(line.sighting.key, "7f");
 }
 
-static void wrong_lines_are_refused(void **state)
+TEST(wrong_lines_are_refused)
 {
     static const char *const wrong[] = {
         "",
@@ -158,18 +146,16 @@ static void wrong_lines_are_refused(void **state)
     };
     struct mdns_line line;
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (parse(&line, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
 }
 
-static void a_zero_byte_is_refused(void **state)
+TEST(a_zero_byte_is_refused)
 {
     struct mdns_line line;
     const char *what = NULL;
 
-    (void)state;
     assert_int_equal(mdns_line_parse(&line, "lost a\0b", 8, &what), HEARTH_PROTOCOL);
     assert_int_equal(mdns_line_parse(&line, NULL, 0, &what), HEARTH_PROTOCOL);
 }
@@ -185,13 +171,12 @@ static struct announcement somebody(void)
     return a;
 }
 
-static void publish_is_read(void **state)
+TEST(publish_is_read)
 {
     struct announcement a = somebody();
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
-    (void)state;
     size_t len = mdns_line_publish(&a, text, sizeof text);
     assert_true(len > 0 && text[len - 1] == '\n');
     text[len - 1] = '\0';
@@ -208,13 +193,12 @@ static void publish_is_read(void **state)
     assert_int_equal(command.announcement.port, 0);
 }
 
-static void strange_names_become_printable(void **state)
+TEST(strange_names_become_printable)
 {
     struct announcement a = somebody();
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
-    (void)state;
     snprintf(a.name, sizeof a.name, "a\nquit\n\x1b[2J\xc3\xa9");
     size_t len = mdns_line_publish(&a, text, sizeof text);
     assert_ptr_equal(strchr(text, '\n'), text + len - 1);
@@ -225,13 +209,12 @@ static void strange_names_become_printable(void **state)
     assert_true(mdns_line_publish(&a, text, sizeof text) > 0);
 }
 
-static void addresses_are_commanded(void **state)
+TEST(addresses_are_commanded)
 {
     static const char *const addrs[] = {"10.0.0.1", "fd77::1", "fe80::1%lo"};
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
-    (void)state;
     size_t len = mdns_line_address("eth0", addrs, 3, text, sizeof text);
     assert_string_equal(text, "address eth0 10.0.0.1 fd77::1 fe80::1%lo\n");
     text[len - 1] = '\0';
@@ -247,7 +230,7 @@ static void addresses_are_commanded(void **state)
     assert_int_equal(command.kind, MDNS_QUIT);
 }
 
-static void wrong_commands_are_refused(void **state)
+TEST(wrong_commands_are_refused)
 {
     static const char *const wrong[] = {
         "",
@@ -273,7 +256,6 @@ static void wrong_commands_are_refused(void **state)
     };
     struct mdns_command command;
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (command_parse(&command, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
@@ -290,14 +272,13 @@ static int read_item(struct sighting *s, unsigned *seen, const char *item)
     return status;
 }
 
-static void txt_is_read(void **state)
+TEST(txt_is_read)
 {
     struct announcement a = somebody();
     char items[MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX];
     struct sighting s;
     unsigned seen = 0;
 
-    (void)state;
     memset(&s, 0, sizeof s);
     mdns_txt_write(&a, items);
     assert_string_equal(items[0], "v=1");
@@ -316,7 +297,7 @@ static void txt_is_read(void **state)
     assert_int_equal(read_item(&s, &seen, "v=1"), HEARTH_PROTOCOL); /* twice */
 }
 
-static void wrong_txt_is_refused(void **state)
+TEST(wrong_txt_is_refused)
 {
     static const char *const wrong[] = {
         "v=",
@@ -337,7 +318,6 @@ static void wrong_txt_is_refused(void **state)
         ("name=" LONG),
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct sighting s;
         unsigned seen = 0;
@@ -345,23 +325,4 @@ static void wrong_txt_is_refused(void **state)
         if (read_item(&s, &seen, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(found_is_read),
-        cmocka_unit_test(addresses_are_read),
-        cmocka_unit_test(names_may_be_missing_or_long),
-        cmocka_unit_test(other_lines_are_read),
-        cmocka_unit_test(wrong_lines_are_refused),
-        cmocka_unit_test(a_zero_byte_is_refused),
-        cmocka_unit_test(publish_is_read),
-        cmocka_unit_test(strange_names_become_printable),
-        cmocka_unit_test(addresses_are_commanded),
-        cmocka_unit_test(wrong_commands_are_refused),
-        cmocka_unit_test(txt_is_read),
-        cmocka_unit_test(wrong_txt_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

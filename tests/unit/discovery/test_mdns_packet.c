@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packets that are let through, and those that are not: cut, looping, too long, of kinds that do harm. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "discovery/mdns_packet.h"
+#include "support/suite.h"
 
 #define A     1
 #define CNAME 5
@@ -72,9 +65,8 @@ static bool record_good(const char *name, size_t name_len, unsigned type, const 
 
 #define HOST "\4host\5local\0"
 
-static void good_records(void **state)
+TEST(good_records)
 {
-    (void)state;
     GOOD(HOST, A, "\x0a\0\0\1");
     GOOD(HOST, AAAA, "0123456789abcdef");
     GOOD(HOST, PTR, "\5other\xc0\x0c");
@@ -87,9 +79,8 @@ static void good_records(void **state)
     GOOD("\0", 41, ""); /* OPT */
 }
 
-static void wrong_data(void **state)
+TEST(wrong_data)
 {
-    (void)state;
     REFUSED(HOST, A, "\x0a\0\0");
     REFUSED(HOST, A, "\x0a\0\0\1\1");
     REFUSED(HOST, AAAA, "\x0a\0\0\1");
@@ -107,9 +98,8 @@ static void wrong_data(void **state)
     REFUSED(HOST, DNAME, HOST);
 }
 
-static void wrong_names(void **state)
+TEST(wrong_names)
 {
-    (void)state;
     REFUSED("\xc0\x0c", A, "\x0a\0\0\1"); /* itself */
     REFUSED("\xc0\x0e", A, "\x0a\0\0\1"); /* forwards */
     REFUSED("\1a\xc0\x0c", A, "\x0a\0\0\1");
@@ -121,12 +111,11 @@ static void wrong_names(void **state)
 }
 
 /* 255 bytes are allowed, however they are written. */
-static void long_names(void **state)
+TEST(long_names)
 {
     struct bytes name = {.len = 0};
     char label[64];
 
-    (void)state;
     memset(label, 'x', sizeof label);
     label[0] = 63;
     for (int i = 0; i < 3; i++)
@@ -142,11 +131,10 @@ static void long_names(void **state)
     assert_false(mdns_packet_good(b.at, b.len));
 }
 
-static void counts_and_ends(void **state)
+TEST(counts_and_ends)
 {
     struct bytes b = response(1);
 
-    (void)state;
     assert_false(mdns_packet_good(b.at, 0));
     assert_false(mdns_packet_good(b.at, 11));
     assert_false(mdns_packet_good(b.at, 12)); /* one was promised */
@@ -163,13 +151,12 @@ static void counts_and_ends(void **state)
 }
 
 /* Random bytes of every length: a sanitizer watches. */
-static void random_packets(void **state)
+TEST(random_packets)
 {
     uint8_t bytes[600];
     struct prng prng;
     int good = 0;
 
-    (void)state;
     prng_init(&prng, 1);
     for (int i = 0; i < 20000; i++) {
         size_t len = (size_t)prng_below(&prng, sizeof bytes);
@@ -178,13 +165,4 @@ static void random_packets(void **state)
         good += mdns_packet_good(bytes, len);
     }
     assert_true(good < 20000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_records), cmocka_unit_test(wrong_data),      cmocka_unit_test(wrong_names),
-        cmocka_unit_test(long_names),   cmocka_unit_test(counts_and_ends), cmocka_unit_test(random_packets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which interfaces mDNS uses: real networks before VPNs before bridges of containers, and loopback always. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "discovery/networks.h"
+#include "support/suite.h"
 
 static struct interface list[INTERFACES_MAX];
 static int count;
@@ -44,9 +36,8 @@ static void chosen_are(const char *bind, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void all_of_a_real_network(void **state)
+TEST_WITH(all_of_a_real_network, begin, NULL)
 {
-    (void)state;
     have("eth0", INTERFACE_WIRE, "192.168.1.2", true);
     have("eth0", INTERFACE_WIRE, "fd00::2", true);
     have("wlan0", INTERFACE_WIRE, "192.168.7.2", true);
@@ -61,9 +52,8 @@ static void all_of_a_real_network(void **state)
                      "address br0 10.5.0.1\naddress lo 127.0.0.1 ::1\n");
 }
 
-static void worse_ones_only_without_better_ones(void **state)
+TEST_WITH(worse_ones_only_without_better_ones, begin, NULL)
 {
-    (void)state;
     have("eth0", INTERFACE_WIRE, "192.168.1.2", false);
     have("wg0", INTERFACE_TUNNEL, "10.8.0.1", true);
     have("docker0", INTERFACE_VIRTUAL, "172.17.0.1", true);
@@ -77,9 +67,8 @@ static void worse_ones_only_without_better_ones(void **state)
     chosen_are(NULL, "");
 }
 
-static void bound_to_one(void **state)
+TEST_WITH(bound_to_one, begin, NULL)
 {
-    (void)state;
     have("eth0", INTERFACE_WIRE, "192.168.1.2", true);
     have("eth0", INTERFACE_WIRE, "192.168.1.3", true);
     have("wlan0", INTERFACE_WIRE, "192.168.7.2", true);
@@ -98,14 +87,13 @@ static void bound_to_one(void **state)
                      "address lo 127.0.0.1 ::1\n");
 }
 
-static void many_addresses_are_cut(void **state)
+TEST_WITH(many_addresses_are_cut, begin, NULL)
 {
     struct networks n;
     struct mdns_command command;
     const char *what = NULL;
     char addr[32];
 
-    (void)state;
     for (int i = 0; i < 3 * MDNS_ADDRESSES; i++) {
         snprintf(addr, sizeof addr, "10.0.0.%d", i + 1);
         have("eth0", INTERFACE_WIRE, addr, true);
@@ -119,12 +107,11 @@ static void many_addresses_are_cut(void **state)
     assert_true(sock_addr_equal(&command.addrs[0], &list[0].addr));
 }
 
-static void many_interfaces_are_cut(void **state)
+TEST_WITH(many_interfaces_are_cut, begin, NULL)
 {
     struct networks n;
     char name[16], addr[32];
 
-    (void)state;
     for (int i = 0; i < 2 * NETWORKS_MAX; i++) {
         snprintf(name, sizeof name, "eth%d", i);
         snprintf(addr, sizeof addr, "10.0.%d.1", i);
@@ -137,11 +124,10 @@ static void many_interfaces_are_cut(void **state)
     assert_null(networks_find(&n, "eth31"));
 }
 
-static void equal_or_not(void **state)
+TEST_WITH(equal_or_not, begin, NULL)
 {
     struct networks a, b;
 
-    (void)state;
     have("eth0", INTERFACE_WIRE, "10.0.0.1", true);
     networks_choose(&a, list, count, NULL);
     networks_choose(&b, list, count, NULL);
@@ -154,17 +140,4 @@ static void equal_or_not(void **state)
     networks_look(&a, NULL);
     networks_look(&b, NULL);
     assert_true(networks_equal(&a, &b));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(all_of_a_real_network, begin),
-        cmocka_unit_test_setup(worse_ones_only_without_better_ones, begin),
-        cmocka_unit_test_setup(bound_to_one, begin),
-        cmocka_unit_test_setup(many_addresses_are_cut, begin),
-        cmocka_unit_test_setup(many_interfaces_are_cut, begin),
-        cmocka_unit_test_setup(equal_or_not, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,22 +3,14 @@
  * replaced by one that we can hold. */
 #define _GNU_SOURCE 1 /* EAI_* */
 #include <netdb.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-
-#include <cmocka.h>
 
 #include "discovery/finder.h"
 #include "discovery/seeds.h"
 #include "os/clock.h"
 #include "os/thread.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 
@@ -98,9 +90,8 @@ static void until_count(struct seeds *seeds, uint64_t now_ns, int expected)
     }
 }
 
-static void numbers_are_there_at_once(void **state)
+TEST(numbers_are_there_at_once)
 {
-    (void)state;
     struct seeds *seeds = open_seeds(" 10.0.0.1 ,10.0.0.2:99,, [fd00::1]:7 ,fd00::2,10.0.0.1:52416,");
     addresses_are(seeds, "10.0.0.1:52416 10.0.0.2:99 [fd00::1]:7 [fd00::2]:52416");
     seeds_pump(seeds, 1);
@@ -112,11 +103,10 @@ static void numbers_are_there_at_once(void **state)
     close_seeds(seeds);
 }
 
-static void names_are_looked_up_and_again(void **state)
+TEST(names_are_looked_up_and_again)
 {
     uint64_t now_ns = NS_PER_S;
 
-    (void)state;
     struct seeds *seeds = open_seeds("attic:99");
     atomic_store(&answer, "10.0.0.5");
     atomic_store(&held, true);
@@ -143,9 +133,8 @@ static void names_are_looked_up_and_again(void **state)
     close_seeds(seeds);
 }
 
-static void what_was_found_stays_when_the_system_fails(void **state)
+TEST(what_was_found_stays_when_the_system_fails)
 {
-    (void)state;
     struct seeds *seeds = open_seeds("attic");
     atomic_store(&answer, "10.0.0.5");
     until_count(seeds, NS_PER_S, 1);
@@ -159,11 +148,10 @@ static void what_was_found_stays_when_the_system_fails(void **state)
 }
 
 /* A system that does not answer keeps a few threads and nobody else; closing does not wait for it. */
-static void a_deaf_system_holds_nobody(void **state)
+TEST(a_deaf_system_holds_nobody)
 {
     char text[512] = "";
 
-    (void)state;
     for (int i = 0; i < 20; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "host%d,", i);
     struct seeds *seeds = open_seeds(text);
@@ -190,11 +178,10 @@ static void refused(const char *text, const char *expected)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void wrong_ones_are_named(void **state)
+TEST(wrong_ones_are_named)
 {
     char many[1024] = "", big[400];
 
-    (void)state;
     refused("10.0.0.1,ho st", "seed 2: \"ho st\"");
     refused("host:99999", "seed 1");
     refused("unix:/tmp/x", "seed 1");
@@ -204,16 +191,4 @@ static void wrong_ones_are_named(void **state)
     memset(big, 'x', sizeof big);
     big[sizeof big - 1] = '\0';
     refused(big, "characters");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_there_at_once),
-        cmocka_unit_test(names_are_looked_up_and_again),
-        cmocka_unit_test(what_was_found_stays_when_the_system_fails),
-        cmocka_unit_test(a_deaf_system_holds_nobody),
-        cmocka_unit_test(wrong_ones_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

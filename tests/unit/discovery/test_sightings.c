@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of sightings: one row for each address of a node, and room for true ones when it is full. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "discovery/sightings.h"
+#include "support/suite.h"
 
 static struct heap heap;
 static struct sightings table;
@@ -63,9 +55,8 @@ static struct announcement us(uint64_t instance)
     return self;
 }
 
-static void an_address_is_one_row_whoever_tells(void **state)
+TEST_WITH(an_address_is_one_row_whoever_tells, open_table, close_table)
 {
-    (void)state;
     found("a", 1, 7, "10.0.0.1");
     found("b", 1, 7, "10.0.0.1");
     found("c", 1, 7, "10.0.0.2");
@@ -79,9 +70,8 @@ static void an_address_is_one_row_whoever_tells(void **state)
     assert_int_equal(table.count, 0);
 }
 
-static void a_key_that_moves_takes_its_row_along(void **state)
+TEST_WITH(a_key_that_moves_takes_its_row_along, open_table, close_table)
 {
-    (void)state;
     found("a", 1, 7, "10.0.0.1");
     found("b", 1, 8, "10.0.0.8");
     found("a", 1, 7, "10.0.0.2");
@@ -94,11 +84,10 @@ static void a_key_that_moves_takes_its_row_along(void **state)
     assert_int_equal(table.count, 0);
 }
 
-static void changes_are_counted(void **state)
+TEST_WITH(changes_are_counted, open_table, close_table)
 {
     struct sighting s = make("a", 1, 7, "10.0.0.1");
 
-    (void)state;
     sightings_found(&table, &s);
     uint64_t before = table.changed;
     sightings_found(&table, &s);
@@ -109,11 +98,10 @@ static void changes_are_counted(void **state)
     assert_int_equal(table.list[0].flags, 1);
 }
 
-static void more_keys_than_places_do_no_harm(void **state)
+TEST_WITH(more_keys_than_places_do_no_harm, open_table, close_table)
 {
     char key[16];
 
-    (void)state;
     for (int i = 0; i < 3 * SIGHTING_KEYS; i++) {
         snprintf(key, sizeof key, "k%d", i);
         found(key, 1, 7, "10.0.0.1");
@@ -126,11 +114,10 @@ static void more_keys_than_places_do_no_harm(void **state)
     assert_int_equal(table.count, 0);
 }
 
-static void we_are_left_out(void **state)
+TEST_WITH(we_are_left_out, open_table, close_table)
 {
     struct announcement self = us(7);
 
-    (void)state;
     found("a", 1, 7, "10.0.0.1");
     found("b", 1, 8, "10.0.0.1");
     sightings_self(&table, &self);
@@ -144,9 +131,8 @@ static void we_are_left_out(void **state)
     assert_int_equal(table.count, 1);
 }
 
-static void old_ones_go_unless_they_are_seen_again(void **state)
+TEST_WITH(old_ones_go_unless_they_are_seen_again, open_table, close_table)
 {
-    (void)state;
     found("a", 1, 7, "10.0.0.1");
     found("b", 1, 8, "10.0.0.2");
     assert_true(sightings_oldest(&table) == NEVER_NS);
@@ -164,11 +150,10 @@ static void old_ones_go_unless_they_are_seen_again(void **state)
 }
 
 /* A thousand names at one address push out each other. */
-static void whoever_has_most_gives_way(void **state)
+TEST_WITH(whoever_has_most_gives_way, open_table, close_table)
 {
     char key[16], addr[24];
 
-    (void)state;
     for (unsigned i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "true%u", i);
         snprintf(addr, sizeof addr, "10.0.0.%u", i + 1);
@@ -187,12 +172,11 @@ static void whoever_has_most_gives_way(void **state)
 }
 
 /* However many addresses strangers claim, those of our own cluster stay. */
-static void strangers_give_way_first(void **state)
+TEST_WITH(strangers_give_way_first, open_table, close_table)
 {
     struct announcement self = us(999999);
     char key[16], addr[24];
 
-    (void)state;
     sightings_self(&table, &self);
     for (unsigned i = 0; i < 200; i++) {
         snprintf(key, sizeof key, "true%u", i);
@@ -209,12 +193,11 @@ static void strangers_give_way_first(void **state)
 }
 
 /* Of a table full of our own namespace somebody goes, but not everybody. */
-static void a_full_table_takes_newcomers(void **state)
+TEST_WITH(a_full_table_takes_newcomers, open_table, close_table)
 {
     struct announcement self = us(999999);
     char key[16], addr[24];
 
-    (void)state;
     sightings_self(&table, &self);
     for (unsigned i = 0; i < SIGHTINGS_MAX; i++) {
         snprintf(key, sizeof key, "k%u", i);
@@ -226,31 +209,13 @@ static void a_full_table_takes_newcomers(void **state)
     assert_int_equal(table.count, SIGHTINGS_MAX);
 }
 
-static void memory_may_be_short(void **state)
+TEST_WITH(memory_may_be_short, open_table, close_table)
 {
     struct sightings other;
 
-    (void)state;
     for (int64_t n = 0; n < 2; n++) {
         heap.fail_after = n;
         assert_int_equal(sightings_init(&other, &heap), HEARTH_NO_MEMORY);
     }
     heap.fail_after = -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_address_is_one_row_whoever_tells, open_table, close_table),
-        cmocka_unit_test_setup_teardown(a_key_that_moves_takes_its_row_along, open_table, close_table),
-        cmocka_unit_test_setup_teardown(changes_are_counted, open_table, close_table),
-        cmocka_unit_test_setup_teardown(more_keys_than_places_do_no_harm, open_table, close_table),
-        cmocka_unit_test_setup_teardown(we_are_left_out, open_table, close_table),
-        cmocka_unit_test_setup_teardown(old_ones_go_unless_they_are_seen_again, open_table, close_table),
-        cmocka_unit_test_setup_teardown(whoever_has_most_gives_way, open_table, close_table),
-        cmocka_unit_test_setup_teardown(strangers_give_way_first, open_table, close_table),
-        cmocka_unit_test_setup_teardown(a_full_table_takes_newcomers, open_table, close_table),
-        cmocka_unit_test_setup_teardown(memory_may_be_short, open_table, close_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

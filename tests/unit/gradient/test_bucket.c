@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buckets: every tensor has its place, small ones share, the layout depends on nothing but the tensors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "gradient/bucket.h"
+#include "support/suite.h"
 
 #define ITEMS_MAX 200
 
@@ -23,16 +16,14 @@ static struct bucket_item large(size_t count, enum hearth_dtype dtype)
     return (struct bucket_item){.count = count, .dtype = dtype};
 }
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
-    (void)state;
     assert_int_equal(bucket_plan(NULL, 0, 100, NULL), 0);
 }
 
 /* From the last to the first; each type has its own buckets; a large one between them closes none. */
-static void test_one_layout(void **state)
+TEST(test_one_layout)
 {
-    (void)state;
     struct bucket_item items[] = {
         small(3, HEARTH_F32),    /* bucket 3, alone: bucket 0 is full */
         large(1000, HEARTH_F32), /* bucket 2 */
@@ -59,9 +50,8 @@ static void test_one_layout(void **state)
 }
 
 /* The limit is in bytes, and it is reached exactly. */
-static void test_limit(void **state)
+TEST(test_limit)
 {
-    (void)state;
     struct bucket_item items[] = {small(1, HEARTH_BF16), small(49, HEARTH_BF16), small(1, HEARTH_BF16)};
     struct bucket buckets[3];
     assert_int_equal(bucket_plan(items, 3, 100, buckets), 2);
@@ -97,9 +87,8 @@ static void plan_check(const struct bucket_item *items, uint32_t item_count, siz
     assert_int_equal(seen, item_count);
 }
 
-static void test_many_layouts(void **state)
+TEST(test_many_layouts)
 {
-    (void)state;
     static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
     struct bucket_item items[ITEMS_MAX];
     struct bucket buckets[ITEMS_MAX];
@@ -114,15 +103,4 @@ static void test_many_layouts(void **state)
                                             .fused = prng_u64(&prng) % 4 != 0};
         plan_check(items, count, len_max, buckets, bucket_plan(items, count, len_max, buckets));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_one_layout),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_many_layouts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the codec pool: what comes back is given out again, and what is kept has bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "gradient/codec_pool.h"
 #include "node/node.h"
+#include "support/suite.h"
 
 #define MIB        ((size_t)1 << 20)
 #define BYTES_KEPT (256 * MIB)
@@ -38,9 +32,8 @@ static size_t used(void)
     return atomic_load(&node->heap->bytes);
 }
 
-static void test_a_block_comes_back(void **state)
+TEST_WITH(test_a_block_comes_back, open_node, close_node)
 {
-    (void)state;
     void *block = codec_pool_take(pool, 3 * MIB), *other = codec_pool_take(pool, 3 * MIB);
     assert_non_null(block);
     assert_non_null(other);
@@ -55,9 +48,8 @@ static void test_a_block_comes_back(void **state)
     codec_pool_give(pool, NULL);
 }
 
-static void test_bytes_are_bounded(void **state)
+TEST_WITH(test_bytes_are_bounded, open_node, close_node)
 {
-    (void)state;
     void *blocks[12];
     size_t before = used();
     for (int i = 0; i < 12; i++)
@@ -72,17 +64,15 @@ static void test_bytes_are_bounded(void **state)
     codec_pool_give(pool, again);
 }
 
-static void test_a_block_beyond_all_bounds_is_not_kept(void **state)
+TEST_WITH(test_a_block_beyond_all_bounds_is_not_kept, open_node, close_node)
 {
-    (void)state;
     size_t before = used();
     codec_pool_give(pool, codec_pool_take(pool, 2 * BYTES_KEPT));
     assert_true(used() <= before + MIB);
 }
 
-static void test_many_small_ones_are_bounded(void **state)
+TEST_WITH(test_many_small_ones_are_bounded, open_node, close_node)
 {
-    (void)state;
     void *blocks[MANY];
     size_t before = used();
     for (int i = 0; i < MANY; i++)
@@ -96,9 +86,8 @@ static void test_many_small_ones_are_bounded(void **state)
 
 /* Calls of any length, one after the other: what is kept follows what one of them needs, not how many lengths
  * there were. */
-static void test_many_lengths_are_bounded(void **state)
+TEST_WITH(test_many_lengths_are_bounded, open_node, close_node)
 {
-    (void)state;
     size_t before = used(), most = 8 * MIB;
     for (int round = 0; round < 4; round++)
         for (size_t len = 16 * 1024; len <= most / 4; len = len * 5 / 4) {
@@ -112,9 +101,8 @@ static void test_many_lengths_are_bounded(void **state)
 }
 
 /* After a large one, small ones: its memory goes back in time. */
-static void test_a_large_call_is_forgotten(void **state)
+TEST_WITH(test_a_large_call_is_forgotten, open_node, close_node)
 {
-    (void)state;
     size_t before = used();
     codec_pool_give(pool, codec_pool_take(pool, 64 * MIB));
     assert_true(used() - before >= 64 * MIB);
@@ -124,9 +112,8 @@ static void test_a_large_call_is_forgotten(void **state)
 }
 
 /* What all of a step's calls need at once stays for the next step. */
-static void test_a_step_needs_nothing_new(void **state)
+TEST_WITH(test_a_step_needs_nothing_new, open_node, close_node)
 {
-    (void)state;
     void *blocks[30];
     size_t after = 0;
     for (int step = 0; step < 5; step++) {
@@ -137,18 +124,4 @@ static void test_a_step_needs_nothing_new(void **state)
         assert_true(step == 0 || used() == after);
         after = used();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_block_comes_back, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_bytes_are_bounded, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_a_block_beyond_all_bounds_is_not_kept, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_many_small_ones_are_bounded, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_many_lengths_are_bounded, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_a_large_call_is_forgotten, open_node, close_node),
-        cmocka_unit_test_setup_teardown(test_a_step_needs_nothing_new, open_node, close_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

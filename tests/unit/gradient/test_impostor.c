@@ -2,20 +2,13 @@
 /* An honest member against one that speaks the operations of a compressed all-reduce by hand and puts into
  * them what it likes: the honest one ends with an error that names the other, or well, and where it ends with
  * an error its buffer and residual are as they were. The group works afterwards. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/randomk.h"
 #include "compress/sparse.h"
 #include "core/bytes.h"
 #include "core/derived_id.h"
 #include "core/prng.h"
 #include "gradient/work.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define COUNT      8192u
@@ -379,9 +372,8 @@ static const struct trial trials[] = {
     {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
 };
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
-    (void)state;
     watchdog(300, "damage");
     struct scene *s = scene_open();
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
@@ -399,9 +391,8 @@ static void test_damage(void **state)
 }
 
 /* Bytes changed at random: it may go unseen, but never worse. */
-static void test_random_damage(void **state)
+TEST(test_random_damage)
 {
-    (void)state;
     struct scene *s = scene_open();
     unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 3000 : 40);
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
@@ -422,13 +413,4 @@ static void test_random_damage(void **state)
         }
     }
     scene_close(s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_random_damage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which codec a tensor goes by: patterns, rules, who is left out, warm-up and ramp. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "gradient/policy.h"
+#include "support/suite.h"
 
 #define BIG 1000000
 
@@ -66,9 +58,8 @@ static void assert_reason(const struct fixture *f, const struct policy_question 
     assert_string_equal(text, wanted);
 }
 
-static void test_patterns(void **state)
+TEST(test_patterns)
 {
-    (void)state;
     static const struct {
         const char *pattern, *name;
         bool matches;
@@ -108,9 +99,8 @@ static void test_patterns(void **state)
     assert_true(pattern_matches("ab,c", 2, "ab")); /* the length counts, not the end of the string */
 }
 
-static void test_who_is_left_out(void **state)
+TEST(test_who_is_left_out)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("int8");
     config.include = "layer.*,head.?";
@@ -135,9 +125,8 @@ static void test_who_is_left_out(void **state)
     fixture_close(&f);
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of(NULL);
     config.vectors = 1;
@@ -148,9 +137,8 @@ static void test_defaults(void **state)
     fixture_close(&f);
 }
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("int8");
     config.exclude = "*";
@@ -171,9 +159,8 @@ static void test_rules(void **state)
     fixture_close(&f);
 }
 
-static void test_bad_rules(void **state)
+TEST(test_bad_rules)
 {
-    (void)state;
     char longest[POLICY_PATTERN_MAX + 2];
     struct fixture f;
     struct hearth_compressor_config config = config_of("int8");
@@ -209,9 +196,8 @@ static void assert_refused(const struct hearth_compressor_config *config, const 
     assert_int_equal(heap.blocks, 0);
 }
 
-static void test_bad_configs(void **state)
+TEST(test_bad_configs)
 {
-    (void)state;
     static char longest[POLICY_LIST_MAX + 2];
     struct hearth_compressor_config config = config_of("int9");
     assert_refused(&config, "int9");
@@ -241,9 +227,8 @@ static void test_bad_configs(void **state)
     assert_refused(&config, "ramp_steps");
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     struct heap heap;
     struct policy policy;
     struct error error;
@@ -265,9 +250,8 @@ static void test_no_memory(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void test_warmup(void **state)
+TEST(test_warmup)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("topk:0.01");
     config.warmup_steps = 10;
@@ -289,9 +273,8 @@ static void test_warmup(void **state)
 }
 
 /* 0.25, 0.125, 0.0625, 0.03125, 0.015625: five stages until 0.01. */
-static void test_ramp(void **state)
+TEST(test_ramp)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("topk:0.01");
     config.warmup_steps = 3;
@@ -312,9 +295,8 @@ static void test_ramp(void **state)
 }
 
 /* Codecs without a ratio, or with a large one, are as they are; each of a list has its own way down. */
-static void test_ramp_of_others(void **state)
+TEST(test_ramp_of_others)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("auto:int8,topk:0.5,topk:0.1,randomk:0.001");
     config.ramp_steps = 2;
@@ -331,9 +313,8 @@ static void test_ramp_of_others(void **state)
     fixture_close(&f);
 }
 
-static void test_ramp_extremes(void **state)
+TEST(test_ramp_extremes)
 {
-    (void)state;
     struct fixture f;
     struct hearth_compressor_config config = config_of("topk:1e-9");
     config.ramp_steps = POLICY_STEPS_MAX;
@@ -349,17 +330,4 @@ static void test_ramp_extremes(void **state)
     assert_true(before < 4e-9);
     assert_true(ask(&f, "x", 2, BIG, UINT64_MAX).list.codec[0].ratio == 1e-9);
     fixture_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns),      cmocka_unit_test(test_who_is_left_out),
-        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_bad_rules),     cmocka_unit_test(test_bad_configs),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_warmup),
-        cmocka_unit_test(test_ramp),          cmocka_unit_test(test_ramp_of_others),
-        cmocka_unit_test(test_ramp_extremes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prices and choices: what must hold on every network, and who wins where. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/coder.h"
 #include "core/prng.h"
 #include "gradient/price.h"
+#include "support/suite.h"
 
 #define RANKS_MAX 64
 
@@ -79,9 +73,8 @@ static double total(const char *text, enum reduction_algo algo, struct tensor_sh
     return reduction_price(&codec, algo, &shape, view).total_s;
 }
 
-static void each_codec_has_its_algos(void **state)
+TEST(each_codec_has_its_algos)
 {
-    (void)state;
     static const struct {
         const char *codec;
         bool can[REDUCTION_ALGOS];
@@ -114,9 +107,8 @@ static void each_codec_has_its_algos(void **state)
     assert_string_equal(reduction_algo_name(REDUCTION_TWO_LEVEL), "two-level");
 }
 
-static void bytes_follow_the_formulas(void **state)
+TEST(bytes_follow_the_formulas)
 {
-    (void)state;
     struct group_view view = network(4, 100 * MBIT, 1e-3);
     struct tensor_shape shape = vector_of(25000000);
     struct codec int8 = codec_of("int8");
@@ -144,9 +136,8 @@ static void bytes_follow_the_formulas(void **state)
                 2 * 15 * (8 + 2 * 2 + 512) + 15 * 144);
 }
 
-static void two_members_gather_and_many_have_owners(void **state)
+TEST(two_members_gather_and_many_have_owners)
 {
-    (void)state;
     static const char *const codecs[] = {"topk:0.01,values=int8", "topk:0.01,chunk=4096,values=int8", "int8"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         struct group_view two = network(2, 1000 * MBIT, 1e-3);
@@ -159,9 +150,8 @@ static void two_members_gather_and_many_have_owners(void **state)
 }
 
 /* A line so long that one more hop costs more than all bytes. */
-static void latency_counts(void **state)
+TEST(latency_counts)
 {
-    (void)state;
     struct group_view view = network(4, 1000 * MBIT, 0.5);
     assert_int_equal(choice_of("topk:0.001", vector_of(1000000), &view).algo, REDUCTION_ALLGATHER);
     view = network(4, 10 * MBIT, 1e-3);
@@ -173,9 +163,8 @@ static void latency_counts(void **state)
 }
 
 /* Only so many rounds are on their way at once: of small payloads a long line carries less than it could. */
-static void rounds_wait_for_a_long_line(void **state)
+TEST(rounds_wait_for_a_long_line)
 {
-    (void)state;
     struct group_view near = network(2, 10000 * MBIT, 1e-3), far = network(2, 10000 * MBIT, 0.2);
     double more = total("topk:0.001,chunk=4096", REDUCTION_ALLGATHER, vector_of(100000000), &far) -
                   total("topk:0.001,chunk=4096", REDUCTION_ALLGATHER, vector_of(100000000), &near);
@@ -188,9 +177,8 @@ static void rounds_wait_for_a_long_line(void **state)
 static const char *const automatic =
     "auto:bf16,int8,onebit,topk:0.01,values=int8,topk:0.01,chunk=4096,randomk:0.01,powersgd:4";
 
-static void automatic_stays_plain_where_the_network_is_fast(void **state)
+TEST(automatic_stays_plain_where_the_network_is_fast)
 {
-    (void)state;
     for (int size = 2; size <= 16; size *= 2) {
         struct group_view fast = network(size, 100000 * MBIT, 10e-6), home = network(size, 1000 * MBIT, 1e-3);
         home.host = NULL;
@@ -202,9 +190,8 @@ static void automatic_stays_plain_where_the_network_is_fast(void **state)
     }
 }
 
-static void automatic_stays_plain_for_small_tensors(void **state)
+TEST(automatic_stays_plain_for_small_tensors)
 {
-    (void)state;
     for (int size = 2; size <= 16; size *= 2) {
         struct group_view view = network(size, 1000 * MBIT, 1e-3);
         assert_int_equal(choice_of(automatic, vector_of(0), &view).algo, REDUCTION_PLAIN);
@@ -213,9 +200,8 @@ static void automatic_stays_plain_for_small_tensors(void **state)
     }
 }
 
-static void automatic_compresses_where_it_pays(void **state)
+TEST(automatic_compresses_where_it_pays)
 {
-    (void)state;
     struct group_view slow = network(4, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("auto:int8", vector_of(25000000), &slow);
     assert_int_equal(choice.codec.kind, CODEC_INT8);
@@ -227,9 +213,8 @@ static void automatic_compresses_where_it_pays(void **state)
 
 /* Whatever is chosen is no dearer than plain, sends no more, and is no dearer than any codec that could have
  * been chosen. */
-static void automatic_takes_the_cheapest(void **state)
+TEST(automatic_takes_the_cheapest)
 {
-    (void)state;
     struct codec_list list = list_of(automatic);
     struct prng prng;
     prng_init(&prng, 11);
@@ -260,9 +245,8 @@ static void automatic_takes_the_cheapest(void **state)
     }
 }
 
-static void hosts_of_four_sum_up_at_home(void **state)
+TEST(hosts_of_four_sum_up_at_home)
 {
-    (void)state;
     static const char *const codecs[] = {"int8", "topk:0.01,values=int8", "randomk:0.01"};
     struct group_view view = network(16, 100 * MBIT, 1e-3);
     view.host = in_fours;
@@ -283,9 +267,8 @@ static void hosts_of_four_sum_up_at_home(void **state)
     assert_int_equal(choice_of("int8", square(4096), &view).algo, REDUCTION_OWNER);
 }
 
-static void what_cannot_be_coded_goes_plain(void **state)
+TEST(what_cannot_be_coded_goes_plain)
 {
-    (void)state;
     struct group_view view = network(4, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("powersgd:4", vector_of(1 << 20), &view);
     assert_int_equal(choice.codec.kind, CODEC_NONE);
@@ -299,9 +282,8 @@ static void what_cannot_be_coded_goes_plain(void **state)
     assert_int_equal(choice_of("none", vector_of(1 << 20), &view).algo, REDUCTION_PLAIN);
 }
 
-static void more_of_anything_costs_more(void **state)
+TEST(more_of_anything_costs_more)
 {
-    (void)state;
     static const char *const codecs[] = {"bf16", "int8", "onebit", "topk:0.01", "topk:0.01,chunk=4096"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
         for (int w = REDUCTION_ALLGATHER; w <= REDUCTION_OWNER; w++) {
@@ -317,9 +299,8 @@ static void more_of_anything_costs_more(void **state)
         }
 }
 
-static void reasons_can_be_read(void **state)
+TEST(reasons_can_be_read)
 {
-    (void)state;
     struct group_view view = network(4, 100 * MBIT, 1e-3);
     char text[256];
     struct reduction_choice choice = choice_of("topk:0.01,values=int8", vector_of(25000000), &view);
@@ -334,32 +315,10 @@ static void reasons_can_be_read(void **state)
     assert_string_equal(text, "none by");
 }
 
-static void alone_costs_nothing(void **state)
+TEST(alone_costs_nothing)
 {
-    (void)state;
     struct group_view view = network(1, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("int8", vector_of(1000000), &view);
     assert_true(choice.price.total_s == 0 && choice.plain.total_s == 0);
     assert_int_equal(choice_of(automatic, square(1000), &view).algo, REDUCTION_PLAIN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_codec_has_its_algos),
-        cmocka_unit_test(bytes_follow_the_formulas),
-        cmocka_unit_test(two_members_gather_and_many_have_owners),
-        cmocka_unit_test(latency_counts),
-        cmocka_unit_test(rounds_wait_for_a_long_line),
-        cmocka_unit_test(automatic_stays_plain_where_the_network_is_fast),
-        cmocka_unit_test(automatic_stays_plain_for_small_tensors),
-        cmocka_unit_test(automatic_compresses_where_it_pays),
-        cmocka_unit_test(automatic_takes_the_cheapest),
-        cmocka_unit_test(hosts_of_four_sum_up_at_home),
-        cmocka_unit_test(what_cannot_be_coded_goes_plain),
-        cmocka_unit_test(more_of_anything_costs_more),
-        cmocka_unit_test(reasons_can_be_read),
-        cmocka_unit_test(alone_costs_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

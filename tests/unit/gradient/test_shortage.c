@@ -2,16 +2,9 @@
 /* Memory runs out at every place of a compressor, one after the other: nobody hangs or leaks, nothing is
  * changed, and it goes on when memory is back. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/node.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define SECONDS    60u
@@ -115,9 +108,8 @@ static bool run_short(const char *codec, int64_t fail_after)
     return enough;
 }
 
-static void test_all_reduce(void **state)
+TEST(test_all_reduce)
 {
-    (void)state;
     static const char *const codecs[] = {"none", "int8", "topk:0.01", "randomk:0.1,values=int8",
                                          "powersgd:2"};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
@@ -125,9 +117,8 @@ static void test_all_reduce(void **state)
             assert_true(n < PLACES_MAX);
 }
 
-static void test_open_and_load(void **state)
+TEST(test_open_and_load)
 {
-    (void)state;
     static struct pair pair;
     uint8_t bytes[2 * sizeof pair.data[0]];
     pair = (struct pair){.name = "w", .fail_after = -1};
@@ -165,13 +156,4 @@ static void test_open_and_load(void **state)
     hearth_compressor_close(more);
     assert_int_equal(heap->blocks, blocks);
     pair_close(&pair);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_and_load),
-        cmocka_unit_test(test_all_reduce),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,20 +2,12 @@
 /* Saved state: golden bytes decode for ever, all that is kept comes back, damage and lies are refused. And
  * the table of tensors that it is made of. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "gradient/snapshot.h"
 #include "support/golden.h"
+#include "support/suite.h"
 
 #define BYTES_MAX 4096
 #define CRC_LEN   4
@@ -106,9 +98,8 @@ static size_t golden_bytes(uint8_t bytes[BYTES_MAX])
     return items[0].len;
 }
 
-static void test_golden(void **state)
+TEST(test_golden)
 {
-    (void)state;
     uint8_t golden[BYTES_MAX], bytes[BYTES_MAX];
     struct snapshot_owner owner;
     struct fixture f;
@@ -145,9 +136,8 @@ static void test_golden(void **state)
     fixture_close(&f);
 }
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
-    (void)state;
     uint8_t bytes[BYTES_MAX];
     struct snapshot_owner owner;
     struct fixture f;
@@ -171,9 +161,8 @@ static void assert_decode_fails(struct fixture *f, const uint8_t *bytes, size_t 
 }
 
 /* Every byte that is changed, and every end that is missing. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
-    (void)state;
     uint8_t bytes[BYTES_MAX];
     struct fixture f;
     size_t len = golden_bytes(bytes);
@@ -226,9 +215,8 @@ enum {
     WIDE_RESIDUAL_AT = WIDE_AT + 64 + 8 + 4,
 };
 
-static void test_lies(void **state)
+TEST(test_lies)
 {
-    (void)state;
     static const struct lie lies[] = {
         {0, 1, 'X', "none"},
         {8, 4, 2, "version 2"},
@@ -272,9 +260,8 @@ static void test_lies(void **state)
     fixture_close(&f);
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     uint8_t bytes[BYTES_MAX];
     struct snapshot_owner owner;
     struct fixture f;
@@ -295,9 +282,8 @@ static void test_no_memory(void **state)
 
 /* ---- tensors by name ---- */
 
-static void test_table(void **state)
+TEST(test_table)
 {
-    (void)state;
     enum { COUNT = 1000 };
     char name[16];
     struct fixture f;
@@ -321,9 +307,8 @@ static void test_table(void **state)
     fixture_close(&f);
 }
 
-static void test_table_limit(void **state)
+TEST(test_table_limit)
 {
-    (void)state;
     char name[16];
     struct tensor_form form = {.dtype = HEARTH_F32, .count = 1};
     struct tensor *tensor;
@@ -338,9 +323,8 @@ static void test_table_limit(void **state)
     fixture_close(&f);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     char name[TENSOR_NAME_MAX + 2];
     memset(name, 'n', sizeof name);
     name[TENSOR_NAME_MAX + 1] = 0;
@@ -354,9 +338,8 @@ static void test_names(void **state)
     assert_false(tensor_name_good("\xc3\xa4"));
 }
 
-static void test_forms(void **state)
+TEST(test_forms)
 {
-    (void)state;
     char text[TENSOR_TEXT_MAX], cut[8];
     struct tensor_form scalar = {.dtype = HEARTH_BF16}, matrix = {.ndim = 2, .dims = {4096, 1024}};
     assert_true(tensor_form_count(&scalar) && tensor_form_count(&matrix));
@@ -385,9 +368,8 @@ static void test_forms(void **state)
 }
 
 /* Factors of another matrix or rank mean nothing; the residual stays. */
-static void test_reshape(void **state)
+TEST(test_reshape)
 {
-    (void)state;
     struct fixture f;
     fixture_open(&f);
     add_golden(&f);
@@ -406,15 +388,4 @@ static void test_reshape(void **state)
     assert_int_equal(layer->rows, 3);
     assert_int_equal(layer->step, 7);
     fixture_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),      cmocka_unit_test(test_empty),     cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_lies),        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_table_limit), cmocka_unit_test(test_names),     cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_reshape),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of a step when its group is followed by another: the rules one by one, and then a model of
  * members that run through everything that can be heard or lost, with the function that the library uses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "gradient/sync_decide.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 /* ---- the rules ---- */
@@ -25,9 +18,8 @@ static void expect(const struct sync_record *records, int size, const enum sync_
             fail_msg("member %d: verdict %d, not %d", i, sync_verdict(&d, &records[i]), wanted[i]);
 }
 
-static void test_all_prepared_commit(void **state)
+TEST(test_all_prepared_commit)
 {
-    (void)state;
     expect((struct sync_record[]){{PJR, 5, 1, 77, 3}, {PJR, 5, 1, 77, 3}}, 2,
            (enum sync_verdict[]){SYNC_COMMIT, SYNC_COMMIT});
     /* a member without a sync, one far behind, and one of the step before do not matter */
@@ -35,9 +27,8 @@ static void test_all_prepared_commit(void **state)
            (enum sync_verdict[]){SYNC_COMMIT, SYNC_BEHIND, SYNC_BEHIND, SYNC_BEHIND});
 }
 
-static void test_one_open_aborts(void **state)
+TEST(test_one_open_aborts)
 {
-    (void)state;
     expect((struct sync_record[]){{PJR, 5, 1, 77, 3}, {PJ, 5, 1, 0, 3}}, 2,
            (enum sync_verdict[]){SYNC_CONTINUE, SYNC_CONTINUE});
     expect((struct sync_record[]){{PJ, 5, 1, 0, 3}, {PJR, 5, 1, 77, 3}}, 2,
@@ -47,28 +38,25 @@ static void test_one_open_aborts(void **state)
            (enum sync_verdict[]){SYNC_CONTINUE, SYNC_CONTINUE});
 }
 
-static void test_prepared_in_another_attempt(void **state)
+TEST(test_prepared_in_another_attempt)
 {
-    (void)state;
     expect((struct sync_record[]){{PJR, 5, 1, 77, 3}, {PJR, 5, 1, 88, 4}}, 2,
            (enum sync_verdict[]){SYNC_BEHIND, SYNC_COMMIT});
     expect((struct sync_record[]){{PJR, 5, 1, 77, 3}, {PJ, 5, 1, 0, 2}}, 2,
            (enum sync_verdict[]){SYNC_COMMIT, SYNC_BEHIND});
 }
 
-static void test_others_have_committed(void **state)
+TEST(test_others_have_committed)
 {
     uint64_t after = sync_lineage(1, 5, 77);
-    (void)state;
     expect((struct sync_record[]){{PJ, 6, after, 0, 3}, {PJR, 5, 1, 77, 3}, {PJR, 5, 1, 76, 3}}, 3,
            (enum sync_verdict[]){SYNC_CONTINUE, SYNC_COMMIT_TAKEN, SYNC_BEHIND});
     expect((struct sync_record[]){{PJ, 7, after, 0, 3}, {PJR, 5, 1, 77, 3}}, 2,
            (enum sync_verdict[]){SYNC_CONTINUE, SYNC_BEHIND});
 }
 
-static void test_who_has_not_joined_does_not_count(void **state)
+TEST(test_who_has_not_joined_does_not_count)
 {
-    (void)state;
     expect((struct sync_record[]){{SYNC_PRESENT, 9, 4, 0, 8}, {PJ, 5, 1, 0, 3}, {PJ, 5, 1, 0, 3}}, 3,
            (enum sync_verdict[]){SYNC_BEHIND, SYNC_CONTINUE, SYNC_CONTINUE});
     expect((struct sync_record[]){{SYNC_PRESENT, 0, 0, 0, 0}, {SYNC_PRESENT, 0, 0, 0, 0}}, 2,
@@ -77,9 +65,8 @@ static void test_who_has_not_joined_does_not_count(void **state)
            (enum sync_verdict[]){SYNC_CONTINUE, SYNC_BEHIND});
 }
 
-static void test_of_two_lineages_the_later(void **state)
+TEST(test_of_two_lineages_the_later)
 {
-    (void)state;
     expect((struct sync_record[]){{PJ, 5, 1, 0, 3}, {PJ, 5, 2, 0, 9}, {PJ, 5, 2, 0, 9}}, 3,
            (enum sync_verdict[]){SYNC_BEHIND, SYNC_CONTINUE, SYNC_CONTINUE});
 }
@@ -392,26 +379,11 @@ static void run_model(int count, int depth, bool started_again)
     free(visited);
 }
 
-static void test_everything_that_can_be_heard_or_lost(void **state)
+TEST(test_everything_that_can_be_heard_or_lost)
 {
-    (void)state;
     int deeper = repeat_count(1) > 1;
     run_model(2, 6, false);
     run_model(3, 5 + deeper, false);
     run_model(4, 3 + deeper, false);
     run_model(3, 3 + deeper, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_prepared_commit),
-        cmocka_unit_test(test_one_open_aborts),
-        cmocka_unit_test(test_prepared_in_another_attempt),
-        cmocka_unit_test(test_others_have_committed),
-        cmocka_unit_test(test_who_has_not_joined_does_not_count),
-        cmocka_unit_test(test_of_two_lineages_the_later),
-        cmocka_unit_test(test_everything_that_can_be_heard_or_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions of every set against arithmetic: all 16-bit patterns, all ties, the ends of ranges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 #define PATTERNS 65536
 
@@ -35,15 +27,13 @@ static void widen_all_patterns(enum hearth_dtype dtype, double (*value)(uint16_t
     }
 }
 
-static void f16_widens_to_its_value(void **state)
+TEST(f16_widens_to_its_value)
 {
-    (void)state;
     widen_all_patterns(HEARTH_F16, f16_value);
 }
 
-static void bf16_widens_to_its_value(void **state)
+TEST(bf16_widens_to_its_value)
 {
-    (void)state;
     widen_all_patterns(HEARTH_BF16, bf16_value);
 }
 
@@ -61,15 +51,13 @@ static void round_trip(enum hearth_dtype dtype, double (*value)(uint16_t), uint1
     }
 }
 
-static void f16_survives_the_round_trip(void **state)
+TEST(f16_survives_the_round_trip)
 {
-    (void)state;
     round_trip(HEARTH_F16, f16_value, CASE_NAN_F16);
 }
 
-static void bf16_survives_the_round_trip(void **state)
+TEST(bf16_survives_the_round_trip)
 {
-    (void)state;
     round_trip(HEARTH_BF16, bf16_value, CASE_NAN_BF16);
 }
 
@@ -99,23 +87,20 @@ static void ties_go_to_even(enum hearth_dtype dtype, double (*value)(uint16_t), 
     }
 }
 
-static void f16_ties_go_to_even(void **state)
+TEST(f16_ties_go_to_even)
 {
-    (void)state;
     ties_go_to_even(HEARTH_F16, f16_value, 0x7c00, 65536, f16_nearest);
 }
 
-static void bf16_ties_go_to_even(void **state)
+TEST(bf16_ties_go_to_even)
 {
-    (void)state;
     ties_go_to_even(HEARTH_BF16, bf16_value, 0x7f80, 0x1p128, bf16_nearest);
 }
 
-static void any_f32_narrows_to_the_nearest(void **state)
+TEST(any_f32_narrows_to_the_nearest)
 {
     uint64_t seed = 1;
     float source[64];
-    (void)state;
     for (int round = 0; round < 400; round++) {
         cases_fill(&seed, HEARTH_F32, source, 64);
         narrow_and_compare(HEARTH_F16, f16_nearest, source, 64);
@@ -133,7 +118,7 @@ static uint16_t narrow_one(const struct kernels *set, enum hearth_dtype dtype, u
 }
 
 /* Numbers that other libraries got wrong. The answers are written down here, not computed. */
-static void known_mistakes(void **state)
+TEST(known_mistakes)
 {
     static const struct {
         enum hearth_dtype dtype;
@@ -159,7 +144,6 @@ static void known_mistakes(void **state)
         {HEARTH_BF16, 0x7f7fffff, 0x7f80},                                    /* overflows */
         {HEARTH_BF16, 0x00000001, 0x0000}, {HEARTH_BF16, 0x00018000, 0x0002},
     };
-    (void)state;
     assert_true(bits_of_f32(1.6e-6f) == 0x35d6bf95 && bits_of_f32(1.9998f) == 0x3ffff972);
     assert_true(bits_of_f32(7.999f) == 0x40fff7cf && bits_of_f32(0.49995f) == 0x3efff972);
     for (int s = 0; s < set_count; s++)
@@ -168,7 +152,7 @@ static void known_mistakes(void **state)
                 assert_int_equal(narrow_one(sets[s], list[i].dtype, list[i].bits, lane), list[i].expected);
 }
 
-static void wide_floats_are_copied(void **state)
+TEST(wide_floats_are_copied)
 {
     static const uint32_t small[] = {0,          0x80000000, 1,          0x7f7fffff, 0xff800000,
                                      0x7f800001, 0xffc12345, 0x3f800000, 7};
@@ -179,7 +163,6 @@ static void wide_floats_are_copied(void **state)
                                      UINT64_C(0x7ff0000000000001),
                                      UINT64_C(0xfff8000012345678),
                                      7};
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         uint32_t f32[9];
         uint64_t f64[7];
@@ -219,7 +202,7 @@ static double integer_value(enum hearth_dtype dtype, const void *from)
     return double_of(negative ? 0 - (uint64_t)value : (uint64_t)value, negative);
 }
 
-static void integers_widen_to_the_nearest(void **state)
+TEST(integers_widen_to_the_nearest)
 {
     enum { COUNT = 1024 };
     static const enum hearth_dtype dtypes[] = {HEARTH_I8, HEARTH_I32, HEARTH_I64,
@@ -227,7 +210,6 @@ static void integers_widen_to_the_nearest(void **state)
     static uint64_t source[COUNT];
     static double target[COUNT];
     uint64_t seed = 2;
-    (void)state;
     for (size_t d = 0; d < 6; d++) {
         size_t size = dtype_size(dtypes[d]);
         cases_fill(&seed, dtypes[d], source, COUNT);
@@ -260,7 +242,7 @@ static uint64_t integer_nearest(enum hearth_dtype dtype, double x)
     return rounded < 0 ? (0 - (uint64_t)-rounded) & all : (uint64_t)rounded;
 }
 
-static void f64_narrows_to_the_nearest_integer(void **state)
+TEST(f64_narrows_to_the_nearest_integer)
 {
     enum { COUNT = 8192 };
     static const enum hearth_dtype dtypes[] = {HEARTH_I8, HEARTH_I32, HEARTH_I64,
@@ -268,7 +250,6 @@ static void f64_narrows_to_the_nearest_integer(void **state)
     static double source[COUNT];
     static uint64_t target[COUNT];
     uint64_t seed = 3;
-    (void)state;
     cases_fill(&seed, HEARTH_F64, source, COUNT);
     for (int i = 0; i < 1200; i++)
         source[i] = (i - 600) / 4.0;
@@ -285,7 +266,7 @@ static void f64_narrows_to_the_nearest_integer(void **state)
     }
 }
 
-static void integers_saturate(void **state)
+TEST(integers_saturate)
 {
     static const double source[] = {1e300, -1e300, INFINITY, -INFINITY, NAN,   0.5,
                                     1.5,   -0.5,   -1.5,     127.5,     -128.5};
@@ -294,7 +275,6 @@ static void integers_saturate(void **state)
     static const int64_t i64[] = {INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN, 0, 0, 2, 0, -2, 128, -128};
     static const uint64_t u64[] = {UINT64_MAX, 0, UINT64_MAX, 0, 0, 0, 2, 0, 0, 128, 0};
     uint64_t target[11];
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         sets[s]->narrow[HEARTH_I8](target, source, 11);
         assert_memory_equal(target, i8, sizeof i8);
@@ -309,20 +289,6 @@ static void integers_saturate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f16_widens_to_its_value),
-        cmocka_unit_test(bf16_widens_to_its_value),
-        cmocka_unit_test(f16_survives_the_round_trip),
-        cmocka_unit_test(bf16_survives_the_round_trip),
-        cmocka_unit_test(f16_ties_go_to_even),
-        cmocka_unit_test(bf16_ties_go_to_even),
-        cmocka_unit_test(any_f32_narrows_to_the_nearest),
-        cmocka_unit_test(known_mistakes),
-        cmocka_unit_test(wide_floats_are_copied),
-        cmocka_unit_test(integers_widen_to_the_nearest),
-        cmocka_unit_test(f64_narrows_to_the_nearest_integer),
-        cmocka_unit_test(integers_saturate),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

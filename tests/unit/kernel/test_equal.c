@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every set gives the bits of scalar at all lengths up to 257 and all addresses, and touches nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 257
 #define LEN_MAX   (COUNT_MAX * 8)
@@ -134,9 +125,8 @@ static void check_all_places(struct job job)
                 check_at(sets[s], job, &e, count, offset);
 }
 
-static void every_length_at_every_address(void **state)
+TEST(every_length_at_every_address)
 {
-    (void)state;
     if (OFFSET_STEP > 1)
         printf("skipped: of %d addresses all but each %dth\n", OFFSETS, OFFSET_STEP);
     for_all_jobs(check_all_places);
@@ -161,9 +151,8 @@ static void check_same_region(struct job job)
     }
 }
 
-static void a_region_with_itself(void **state)
+TEST(a_region_with_itself)
 {
-    (void)state;
     for_all_jobs(check_same_region);
 }
 
@@ -200,9 +189,8 @@ static void check_fences(struct job job)
             }
 }
 
-static void nothing_is_read_beyond_the_ends(void **state)
+TEST(nothing_is_read_beyond_the_ends)
 {
-    (void)state;
     fenced_target = fenced_page(&fenced_len);
     fenced_source = fenced_page(&fenced_len);
     for_all_jobs(check_fences);
@@ -229,21 +217,14 @@ static void check_many_numbers(struct job job)
     }
 }
 
-static void many_numbers(void **state)
+TEST(many_numbers)
 {
-    (void)state;
     for_all_jobs(check_many_numbers);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_length_at_every_address),
-        cmocka_unit_test(a_region_with_itself),
-        cmocka_unit_test(nothing_is_read_beyond_the_ends),
-        cmocka_unit_test(many_numbers),
-    };
     set_count = cases_sets(sets);
     memset(guard, 0xa5, sizeof guard);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between fpmode_enter and fpmode_leave results don't depend on the caller's modes, and these come back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <fenv.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 #define COUNT 515
 
@@ -85,11 +76,10 @@ static void results_init(struct results *r)
         memcpy(r->scaled[i], source[i % 2 ? HEARTH_F64 : HEARTH_F32], sizeof acc[0]);
 }
 
-static void results_do_not_depend_on_modes(void **state)
+TEST(results_do_not_depend_on_modes)
 {
     static struct results expected, got;
     uint64_t seed = 9;
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         cases_fill(&seed, (enum hearth_dtype)d, acc[d], COUNT);
         cases_fill(&seed, (enum hearth_dtype)d, source[d], COUNT);
@@ -114,11 +104,10 @@ static void results_do_not_depend_on_modes(void **state)
 }
 
 /* Without fpmode_enter the modes do matter: else the test above would show nothing. */
-static void modes_matter(void **state)
+TEST(modes_matter)
 {
     static struct results expected, got;
     int different = 0;
-    (void)state;
     results_init(&expected);
     compute(sets[0], &expected);
     for (size_t m = 0; m < 3; m++) {
@@ -144,10 +133,9 @@ static int direction_seen(void)
     return FE_TONEAREST;
 }
 
-static void the_rounding_of_the_caller_comes_back(void **state)
+TEST(the_rounding_of_the_caller_comes_back)
 {
     static const int directions[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(fesetround(directions[i]), 0);
         int before = direction_seen();
@@ -162,9 +150,8 @@ static void the_rounding_of_the_caller_comes_back(void **state)
     }
 }
 
-static void pairs_nest(void **state)
+TEST(pairs_nest)
 {
-    (void)state;
     uint64_t ours = fpmode_enter();
     fpmode_leave(modes[0].bits);
     uint64_t outer = fpmode_enter();
@@ -179,12 +166,6 @@ static void pairs_nest(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_do_not_depend_on_modes),
-        cmocka_unit_test(modes_matter),
-        cmocka_unit_test(the_rounding_of_the_caller_comes_back),
-        cmocka_unit_test(pairs_nest),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The results of all kernels over a fixed set of numbers, as hashes: the same for every set, compiler and
  * processor, for ever. Prints them for comparison between machines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <inttypes.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 #define COUNT 10007
 
@@ -94,10 +85,9 @@ static void check(const struct kernels *set, const char *name, const void *bytes
 static uint64_t acc[COUNT], source[COUNT], target[COUNT];
 static char name[64];
 
-static void reduce(void **state)
+TEST(reduce)
 {
     static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max", "band", "bor", "bxor"};
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (int op = 0; op < cases_ops(d); op++) {
             uint64_t seed = (uint64_t)d;
@@ -113,9 +103,8 @@ static void reduce(void **state)
         }
 }
 
-static void convert(void **state)
+TEST(convert)
 {
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         uint64_t seed = (uint64_t)d;
         enum hearth_dtype dtype = (enum hearth_dtype)d, wide = cases_wide(dtype);
@@ -140,9 +129,8 @@ static void check_scale(const struct kernels *set, scale_fn *scale, const char *
     check(set, what, target, COUNT * dtype_size(dtype));
 }
 
-static void scale(void **state)
+TEST(scale)
 {
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         check_scale(sets[s], sets[s]->multiply_f32, "multiply.f32", HEARTH_F32);
         check_scale(sets[s], sets[s]->multiply_f64, "multiply.f64", HEARTH_F64);
@@ -153,11 +141,6 @@ static void scale(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reduce),
-        cmocka_unit_test(convert),
-        cmocka_unit_test(scale),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

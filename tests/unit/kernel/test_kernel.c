@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of a set, whole tables, and identities. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 static const struct kernels *sets[CASE_SETS_MAX];
 static int set_count;
@@ -24,12 +15,11 @@ static void *ask(void *answer)
 }
 
 /* Comes first, so that the threads are the first to ask. */
-static void all_threads_get_the_same(void **state)
+TEST(all_threads_get_the_same)
 {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
     const struct kernels *answers[THREADS] = {0};
-    (void)state;
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ask, &answers[i]), 0);
     for (int i = 0; i < THREADS; i++)
@@ -38,9 +28,8 @@ static void all_threads_get_the_same(void **state)
         assert_true(answers[i] && answers[i] == answers[0]);
 }
 
-static void the_best_is_the_last_there_is(void **state)
+TEST(the_best_is_the_last_there_is)
 {
-    (void)state;
     assert_ptr_equal(kernels_best(), sets[set_count - 1]);
     assert_ptr_equal(kernels_named(kernels_best()->name), kernels_best());
     assert_string_equal(sets[0]->name, "scalar");
@@ -48,9 +37,8 @@ static void the_best_is_the_last_there_is(void **state)
     assert_null(kernels_named(""));
 }
 
-static void no_slot_is_empty(void **state)
+TEST(no_slot_is_empty)
 {
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
             for (int op = 0; op < cases_ops(d); op++)
@@ -72,12 +60,11 @@ static bool is_nan(enum hearth_dtype dtype, uint64_t bits)
 }
 
 /* x op identity is x, but for -0 + 0 and NaN, which becomes canonical. */
-static void identities_change_nothing(void **state)
+TEST(identities_change_nothing)
 {
     enum { COUNT = 501 };
     static uint64_t x[COUNT], acc[COUNT];
     uint64_t seed = 10;
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum hearth_dtype dtype = (enum hearth_dtype)d;
         size_t size = dtype_size(dtype);
@@ -101,10 +88,9 @@ static void identities_change_nothing(void **state)
     }
 }
 
-static void identities_fill_exactly(void **state)
+TEST(identities_fill_exactly)
 {
     unsigned char bytes[80];
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (size_t count = 0; count <= 8; count++) {
             size_t len = count * dtype_size((enum hearth_dtype)d);
@@ -115,14 +101,13 @@ static void identities_fill_exactly(void **state)
         }
 }
 
-static void identities_by_hand(void **state)
+TEST(identities_by_hand)
 {
     uint32_t f32;
     uint16_t f16, bf16;
     int8_t i8;
     int32_t i32;
     uint64_t u64;
-    (void)state;
     kernel_identity(HEARTH_F32, KERNEL_MIN, &f32, 1);
     kernel_identity(HEARTH_F16, KERNEL_MAX, &f16, 1);
     kernel_identity(HEARTH_BF16, KERNEL_PROD, &bf16, 1);
@@ -135,11 +120,6 @@ static void identities_by_hand(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_threads_get_the_same), cmocka_unit_test(the_best_is_the_last_there_is),
-        cmocka_unit_test(no_slot_is_empty),         cmocka_unit_test(identities_change_nothing),
-        cmocka_unit_test(identities_fill_exactly),  cmocka_unit_test(identities_by_hand),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels on matrices: every set gives the bits of scalar, at every rank, and touches nothing else; and
  * scalar does what its contract says, in that order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 #define COLUMNS_MAX 600 /* more than two pieces of a vector kernel */
 #define ROWS_MAX    9
@@ -135,11 +126,10 @@ static void check_shape(struct shape s, bool wild)
     }
 }
 
-static void sets_give_the_same_bits(void **state)
+TEST(sets_give_the_same_bits)
 {
     const size_t columns[] = {1, 15, 16, 17, 64, 255, 256, 257, 271, 272, 590};
     int number = 0;
-    (void)state;
     for (uint32_t rank = 4; rank <= MATRIX_RANK_MAX; rank += rank < 12 ? 4 : 20)
         for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
             for (int variant = 0; variant < 8; variant++, number++)
@@ -148,12 +138,11 @@ static void sets_give_the_same_bits(void **state)
 }
 
 /* Numbers of which no two orders give the same sum. */
-static void sums_have_their_order(void **state)
+TEST(sums_have_their_order)
 {
     const struct matrix_kernels *matrix = sets[0]->matrix;
     float m[64], q[64], lane[16] = {0};
     uint64_t seed = 1;
-    (void)state;
     for (int j = 0; j < 64; j++) {
         m[j] = (float)(int64_t)cases_next(&seed) * 0x1p-60f;
         q[j] = (float)(int64_t)cases_next(&seed) * 0x1p-63f;
@@ -185,10 +174,9 @@ static void sums_have_their_order(void **state)
     assert_int_equal(bits_of_f32(t[2]), bits_of_f32(3 + low + high));
 }
 
-static void what_is_not_finite_shows_in_the_sums(void **state)
+TEST(what_is_not_finite_shows_in_the_sums)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    (void)state;
     for (int set = 0; set < set_count; set++)
         for (size_t at = 0; at < 40; at++)
             for (int i = 0; i < 3; i++) {
@@ -200,13 +188,12 @@ static void what_is_not_finite_shows_in_the_sums(void **state)
             }
 }
 
-static void gram_and_mix_do_what_they_say(void **state)
+TEST(gram_and_mix_do_what_they_say)
 {
     enum { RANK = 3, ROWS = MATRIX_GRAM_ROWS };
     double piece[RANK * ROWS], mixed[RANK * ROWS], square[RANK * RANK] = {0};
     double upper[RANK * RANK] = {2, 3, 5, 99, 7, 11, 99, 99, 13}; /* what is below is not looked at */
     uint64_t seed = 2;
-    (void)state;
     for (int i = 0; i < RANK * ROWS; i++)
         piece[i] = (double)(cases_next(&seed) % 1000); /* so that all sums are exact */
     memcpy(mixed, piece, sizeof mixed);
@@ -230,12 +217,6 @@ static void gram_and_mix_do_what_they_say(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_give_the_same_bits),
-        cmocka_unit_test(sums_have_their_order),
-        cmocka_unit_test(what_is_not_finite_shows_in_the_sums),
-        cmocka_unit_test(gram_and_mix_do_what_they_say),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where operands stand makes no difference: the target may be either of them or neither, at any address; and
  * the copy past the caches is a copy. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "cases.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 1100u
 #define GUARD     64u
@@ -72,14 +62,13 @@ static void check(const struct operands *o, reduce_fn *reduce, size_t size, size
     expect_place(&places[1], shifts[1] * size, o->b, len);
 }
 
-static void the_target_may_be_either_operand_or_neither(void **state)
+TEST(the_target_may_be_either_operand_or_neither)
 {
     static struct operands o;
     static const size_t counts[] = {0,  1,  2,  3,  7,  8,  9,   15,  16,   17,
                                     31, 32, 33, 63, 64, 65, 100, 129, 1023, 1100};
     static const size_t shifts[][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3, 5, 7}, {7, 7, 2}};
     uint64_t seed = 9;
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         size_t size = dtype_size((enum hearth_dtype)d);
         cases_fill(&seed, (enum hearth_dtype)d, o.a, COUNT_MAX);
@@ -97,11 +86,10 @@ static void the_target_may_be_either_operand_or_neither(void **state)
 }
 
 /* The same memory three times. */
-static void both_operands_may_be_the_same(void **state)
+TEST(both_operands_may_be_the_same)
 {
     static uint64_t a[COUNT_MAX], b[COUNT_MAX], expected[COUNT_MAX];
     uint64_t seed = 10;
-    (void)state;
     for (int s = 0; s < set_count; s++)
         for (int d = 0; d < DTYPE_COUNT; d++)
             for (int op = 0; op < cases_ops(d); op++) {
@@ -128,10 +116,9 @@ static void check_copy(const struct kernels *set, size_t to, size_t from, size_t
     expect_place(&source, from, content, len);
 }
 
-static void far_copies_are_copies_at_every_address(void **state)
+TEST(far_copies_are_copies_at_every_address)
 {
     static const size_t froms[] = {0, 1, 8, 16, 31, 32, 63};
-    (void)state;
     for (int s = 0; s < set_count; s++)
         for (size_t to = 0; to < 64; to++)
             for (size_t f = 0; f < sizeof froms / sizeof *froms; f++)
@@ -139,21 +126,19 @@ static void far_copies_are_copies_at_every_address(void **state)
                     check_copy(sets[s], to, froms[f], len);
 }
 
-static void far_copies_are_copies_at_every_length(void **state)
+TEST(far_copies_are_copies_at_every_length)
 {
-    (void)state;
     for (int s = 0; s < set_count; s++)
         for (size_t len = 0; len < 1100; len++)
             for (size_t to = 0; to < 64; to += 21)
                 check_copy(sets[s], to, 63 - to, len);
 }
 
-static void far_copies_may_be_large(void **state)
+TEST(far_copies_may_be_large)
 {
     enum { LEN = (5 << 20) + 13 };
     uint8_t *source = malloc(LEN), *target = malloc(LEN + 2);
     uint64_t seed = 11;
-    (void)state;
     assert_true(source && target);
     for (size_t i = 0; i < LEN; i++)
         source[i] = (uint8_t)cases_next(&seed);
@@ -170,13 +155,6 @@ static void far_copies_may_be_large(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_target_may_be_either_operand_or_neither),
-        cmocka_unit_test(both_operands_may_be_the_same),
-        cmocka_unit_test(far_copies_are_copies_at_every_address),
-        cmocka_unit_test(far_copies_are_copies_at_every_length),
-        cmocka_unit_test(far_copies_may_be_large),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

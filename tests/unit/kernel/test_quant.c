@@ -2,18 +2,10 @@
 /* Kernels of the dense codecs: every set gives the bits of scalar at all lengths and addresses and touches
  * nothing else; scalar gives what arithmetic says. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "kernel/quant.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 300
 #define GUARD     64
@@ -166,11 +158,10 @@ static void compare(const struct job *job, uint64_t seed)
     }
 }
 
-static void all_sets_equal_scalar(void **state)
+TEST(all_sets_equal_scalar)
 {
     static const int exponents[] = {-127, -126, -120, -20, 0, 5, 100, 126, 127};
     uint64_t seed = 1;
-    (void)state;
     for (int kernel = 0; kernel < KERNELS; kernel++)
         for (size_t count = 0; count <= COUNT_MAX; count++) {
             struct job job = {.kernel = (enum kernel)kernel, .count = count, .offset = count % 3};
@@ -192,10 +183,9 @@ static void all_sets_equal_scalar(void **state)
 }
 
 /* Nothing outside of what a kernel is given changes; scalar first, the others are equal to it. */
-static void nothing_else_is_touched(void **state)
+TEST(nothing_else_is_touched)
 {
     static struct field before, after;
-    (void)state;
     for (int kernel = 0; kernel < KERNELS; kernel++)
         for (size_t count = 1; count <= QUANT_BLOCK; count += 15) {
             struct job job = {.kernel = (enum kernel)kernel, .count = count, .offset = 1, .exponent = 3};
@@ -214,10 +204,9 @@ static void nothing_else_is_touched(void **state)
 }
 
 /* An encode that keeps its numbers gives the same codes. */
-static void numbers_can_be_kept(void **state)
+TEST(numbers_can_be_kept)
 {
     static struct field kept, spent, before;
-    (void)state;
     for (int s = 0; s < set_count; s++)
         for (int kernel = BF16_ENCODE; kernel <= ONEBIT_ENCODE; kernel++)
             for (int exponent = 3; exponent <= 127; exponent += 124) {
@@ -238,11 +227,10 @@ static void numbers_can_be_kept(void **state)
 }
 
 /* The codes are the nearest that there are, and what is left is what they lack. */
-static void codes_are_nearest(void **state)
+TEST(codes_are_nearest)
 {
     const struct quant_kernels *quant = sets[0]->quant;
     uint64_t seed = 4;
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         float x = number(&seed, 10), bf16 = x, fp16 = x, int8 = x, value;
         uint8_t codes[2];
@@ -259,11 +247,10 @@ static void codes_are_nearest(void **state)
     }
 }
 
-static void no_code_is_infinite(void **state)
+TEST(no_code_is_infinite)
 {
     const float most = f32_of_bits(0x7f7fffff);
     uint8_t codes[2];
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         float x[QUANT_BLOCK];
         static uint8_t all[2 * QUANT_BLOCK];
@@ -290,10 +277,9 @@ static void no_code_is_infinite(void **state)
     }
 }
 
-static void not_numbers_are_seen(void **state)
+TEST(not_numbers_are_seen)
 {
     static const uint32_t bad[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001};
-    (void)state;
     for (int s = 0; s < set_count; s++)
         for (size_t b = 0; b < 4; b++)
             for (size_t at = 0; at < COUNT_MAX; at += 7) {
@@ -310,11 +296,6 @@ static void not_numbers_are_seen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_sets_equal_scalar), cmocka_unit_test(nothing_else_is_touched),
-        cmocka_unit_test(numbers_can_be_kept),   cmocka_unit_test(codes_are_nearest),
-        cmocka_unit_test(no_code_is_infinite),   cmocka_unit_test(not_numbers_are_seen),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

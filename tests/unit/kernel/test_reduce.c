@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reduction and scaling by every set against arithmetic written again here; NaN and zeros in every lane. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 
 #include "cases.h"
+#include "support/suite.h"
 
 static const struct kernels *sets[CASE_SETS_MAX];
 static int set_count;
@@ -97,12 +88,11 @@ static void check_reduce(enum hearth_dtype dtype, const void *acc, const void *s
         }
 }
 
-static void every_type_and_operation(void **state)
+TEST(every_type_and_operation)
 {
     enum { COUNT = 4096 };
     static uint64_t acc[COUNT], source[COUNT];
     uint64_t seed = 4;
-    (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         cases_fill(&seed, (enum hearth_dtype)d, acc, COUNT);
         cases_fill(&seed, (enum hearth_dtype)d, source, COUNT);
@@ -111,13 +101,12 @@ static void every_type_and_operation(void **state)
 }
 
 /* Every 16-bit pattern with a number of its own, and all patterns of 8 bits with all. */
-static void every_small_pattern(void **state)
+TEST(every_small_pattern)
 {
     enum { COUNT = 4096 };
     static uint16_t acc[COUNT], source[COUNT];
     static uint8_t acc8[COUNT], source8[COUNT];
     uint64_t seed = 5;
-    (void)state;
     for (int base = 0; base < 65536; base += COUNT) {
         for (int i = 0; i < COUNT; i++) {
             acc[i] = (uint16_t)(base + i);
@@ -134,14 +123,13 @@ static void every_small_pattern(void **state)
 }
 
 /* The hard pairs, in each lane alone and on either side, among ordinary numbers. */
-static void nan_and_zeros_in_every_lane(void **state)
+TEST(nan_and_zeros_in_every_lane)
 {
     enum { COUNT = 37, PAIRS = 7 };
     static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
     static const uint64_t one[] = {0x3f800000, UINT64_C(0x3ff0000000000000), 0x3c00, 0x3f80};
     static const uint64_t infinity[] = {0x7f800000, UINT64_C(0x7ff0000000000000), 0x7c00, 0x7f80};
     char acc[COUNT * 8], source[COUNT * 8];
-    (void)state;
     for (int d = 0; d < 4; d++) {
         size_t size = dtype_size(dtypes[d]);
         uint64_t minus = UINT64_C(1) << (8 * size - 1), signalling = infinity[d] + 1, full = minus - 1;
@@ -163,13 +151,12 @@ static void nan_and_zeros_in_every_lane(void **state)
 }
 
 /* Written down, so that a mistake shared by the kernels and the arithmetic above would be seen. */
-static void minimum_and_maximum_by_hand(void **state)
+TEST(minimum_and_maximum_by_hand)
 {
     static const uint32_t a[] = {0x80000000, 0x00000000, 0x7fc00000, 0x3f800000, 0xff800000, 0x80000001};
     static const uint32_t b[] = {0x00000000, 0x80000000, 0xff800000, 0xffffffff, 0x7f800001, 0x00000001};
     static const uint32_t least[] = {0x80000000, 0x80000000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x80000001};
     static const uint32_t most[] = {0x00000000, 0x00000000, 0x7fc00000, 0x7fc00000, 0x7fc00000, 0x00000001};
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         uint32_t low[6], high[6];
         memcpy(low, a, sizeof a);
@@ -181,9 +168,8 @@ static void minimum_and_maximum_by_hand(void **state)
     }
 }
 
-static void integers_wrap(void **state)
+TEST(integers_wrap)
 {
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         int32_t a[3] = {INT32_MAX, INT32_MIN, -1}, b[3] = {1, -1, -1};
         int64_t c[1] = {INT64_MIN}, d[1] = {-1};
@@ -198,9 +184,8 @@ static void integers_wrap(void **state)
 }
 
 /* Sums that f16 itself would get wrong: 1 + 2^-11 is a tie, and the f32 between keeps what decides it. */
-static void small_floats_round_once(void **state)
+TEST(small_floats_round_once)
 {
-    (void)state;
     for (int s = 0; s < set_count; s++) {
         uint16_t f16[] = {0x3c00, 0x3c01, 0x7bff, 0x0001}, more[] = {0x1000, 0x1000, 0x7bff, 0x0001};
         uint16_t bf16[] = {0x3f80, 0x3f81, 0x7f7f}, much[] = {0x3b80, 0x3b80, 0x7f7f};
@@ -242,14 +227,13 @@ static void check_scale_f64(const struct kernels *set, const double *source, siz
     }
 }
 
-static void scaling_rounds_once(void **state)
+TEST(scaling_rounds_once)
 {
     static const double factors[] = {1,    -1,    3,     0.1,      1.0 / 3,   0x1p-30, 0,   -0.0,
                                      1e30, 1e-30, 1e-46, 0x1p-149, 0x1p-1074, 1e300,   NAN, INFINITY};
     uint64_t seed = 6;
     float f32[251];
     double f64[251];
-    (void)state;
     cases_fill(&seed, HEARTH_F32, f32, 251);
     cases_fill(&seed, HEARTH_F64, f64, 251);
     for (int s = 0; s < set_count; s++)
@@ -261,15 +245,6 @@ static void scaling_rounds_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_operation),
-        cmocka_unit_test(every_small_pattern),
-        cmocka_unit_test(nan_and_zeros_in_every_lane),
-        cmocka_unit_test(minimum_and_maximum_by_hand),
-        cmocka_unit_test(integers_wrap),
-        cmocka_unit_test(small_floats_round_once),
-        cmocka_unit_test(scaling_rounds_once),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels that find the largest: every set gives what scalar gives, and scalar what is promised. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "cases.h"
 #include "kernel/sift.h"
+#include "support/suite.h"
 
 #define COUNT_MAX 600
 
@@ -60,10 +51,9 @@ static void check_fold(size_t count, size_t width, size_t columns)
     }
 }
 
-static void folds_to_the_largest_of_groups(void **state)
+TEST(folds_to_the_largest_of_groups)
 {
     uint64_t seed = 1;
-    (void)state;
     for (size_t count = 1; count <= COUNT_MAX; count += count < 70 ? 1 : 43)
         for (size_t width = 1; width <= count; width = width < 10 ? width + 1 : width * 2) {
             fill(&seed, (int)(count % 3), count);
@@ -77,10 +67,9 @@ static void folds_to_the_largest_of_groups(void **state)
             check_fold(count, 64, columns);
 }
 
-static void climbs_to_where_enough_reach(void **state)
+TEST(climbs_to_where_enough_reach)
 {
     uint64_t seed = 2;
-    (void)state;
     for (size_t count = 1; count <= COUNT_MAX; count += count < 70 ? 1 : 31)
         for (size_t keep = 1; keep <= count; keep = 2 * keep + 1) {
             fill(&seed, (int)(count % 3), count);
@@ -105,10 +94,9 @@ static void climbs_to_where_enough_reach(void **state)
         }
 }
 
-static void picks_all_that_reach(void **state)
+TEST(picks_all_that_reach)
 {
     uint64_t seed = 3;
-    (void)state;
     for (size_t count = 0; count <= COUNT_MAX; count += count < 140 ? 1 : 23)
         for (int kind = 0; kind < 6; kind++) {
             fill(&seed, kind % 3, count);
@@ -129,11 +117,6 @@ static void picks_all_that_reach(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folds_to_the_largest_of_groups),
-        cmocka_unit_test(climbs_to_where_enough_reach),
-        cmocka_unit_test(picks_all_that_reach),
-    };
     set_count = cases_sets(sets);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

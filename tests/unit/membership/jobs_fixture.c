@@ -2,15 +2,8 @@
 /* The office: virtual time, messages between desks. */
 #include "jobs_fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "people.h"
+#include "support/suite.h"
 
 static void must(bool so, const char *what)
 {

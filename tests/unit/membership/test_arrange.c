@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a group: as good as any other for small groups, near a planted one for large ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "membership/ring_search.h"
 #include "membership/topology.h"
+#include "support/suite.h"
 
 #define CASES     640
 #define BRUTE_MAX 8
@@ -199,9 +191,8 @@ static void fill(int count, int kind)
             hosts[i] = drawn(1, (uint32_t)count - 1);
 }
 
-static void as_good_as_all_orders(void **state)
+TEST(as_good_as_all_orders)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         int count = 1 + i / 8 % BRUTE_MAX, order[BRUTE_MAX];
         begin(count, (uint64_t)i);
@@ -247,13 +238,12 @@ static uint32_t plant(int count, uint32_t others_to, bool both)
     return worth_of(order, count).bottleneck;
 }
 
-static void near_a_planted_order(void **state)
+TEST(near_a_planted_order)
 {
     static const int sizes[] = {11, 20, 50, 64};
     int found = 0, cases = 0;
     double worst = 10;
 
-    (void)state;
     for (int i = 0; i < 24; i++) {
         int count = sizes[i % 4];
         begin(count, 7000 + (uint64_t)i);
@@ -273,12 +263,11 @@ static void near_a_planted_order(void **state)
 }
 
 /* What larger groups get, where it can be compared: the search without its shakes. */
-static void searched_orders_are_near_the_best(void **state)
+TEST(searched_orders_are_near_the_best)
 {
     static struct ring_search_costs costs;
     uint64_t all = 0, all_best = 0;
 
-    (void)state;
     for (int i = 0; i < 400; i++) {
         int order[RING_SEARCH_EXACT_MAX], exact[RING_SEARCH_EXACT_MAX];
         prng_init(&draws, (uint64_t)i);
@@ -298,9 +287,8 @@ static void searched_orders_are_near_the_best(void **state)
     assert_true(all * 100 <= all_best * 105);
 }
 
-static void shaken_orders_keep_everybody(void **state)
+TEST(shaken_orders_keep_everybody)
 {
-    (void)state;
     prng_init(&draws, 5);
     for (int i = 0; i < 2000; i++) {
         int size = 4 + i % (RING_SEARCH_MAX - 3), order[RING_SEARCH_MAX];
@@ -373,9 +361,8 @@ static void play(const struct scene *scene, uint64_t seed, bool one_way)
         fail_msg("%s, seed %d: %d sites", scene->name, (int)seed, got.sites);
 }
 
-static void sites_are_found(void **state)
+TEST(sites_are_found)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof scenes / sizeof scenes[0]; s++)
         for (uint64_t seed = 0; seed < (scenes[s].count > 10 ? 4 : 20); seed++) {
             const struct scene *scene = &scenes[s];
@@ -394,9 +381,8 @@ static void sites_are_found(void **state)
 }
 
 /* A beat that waited in a full line says nothing of the way. */
-static void round_trips_of_full_lines_do_not_count(void **state)
+TEST(round_trips_of_full_lines_do_not_count)
 {
-    (void)state;
     play(&scenes[0], 1, false);
     topology_path(&table, members[got.order[0]], members[got.order[1]])->round_trip_us = 5000;
     arrange(6);
@@ -411,9 +397,8 @@ static void round_trips_of_full_lines_do_not_count(void **state)
     assert_int_equal(got.across_us, 400);
 }
 
-static void the_largest_site_comes_first(void **state)
+TEST(the_largest_site_comes_first)
 {
-    (void)state;
     begin(5, 1);
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 5; j++)
@@ -425,11 +410,10 @@ static void the_largest_site_comes_first(void **state)
     assert_int_equal(got.site[3], 1);
 }
 
-static void unknown_paths_leave_the_order(void **state)
+TEST(unknown_paths_leave_the_order)
 {
     static const int expected[] = {0, 3, 6, 1, 4, 2, 5};
 
-    (void)state;
     begin(7, 1);
     for (int i = 0; i < 7; i++)
         hosts[i] = 90 - (uint64_t)(i % 3);
@@ -446,9 +430,8 @@ static void unknown_paths_leave_the_order(void **state)
 }
 
 /* Somebody new that nobody has measured does not join two sites into one, and is not a site. */
-static void newcomers_join_the_largest_site(void **state)
+TEST(newcomers_join_the_largest_site)
 {
-    (void)state;
     begin(7, 3);
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 6; j++)
@@ -459,9 +442,8 @@ static void newcomers_join_the_largest_site(void **state)
     assert_int_equal(site_by_member[6], site_by_member[0]);
 }
 
-static void processes_of_one_host_stand_together(void **state)
+TEST(processes_of_one_host_stand_together)
 {
-    (void)state;
     begin(24, 9);
     for (int i = 0; i < 24; i++) {
         hosts[i] = 50 + (uint64_t)i % 6;
@@ -481,11 +463,10 @@ static void processes_of_one_host_stand_together(void **state)
     assert_int_equal(got.inside_mbit_x10, 0);
 }
 
-static void the_bottleneck_is_told(void **state)
+TEST(the_bottleneck_is_told)
 {
     int order[] = {4, 2, 9};
 
-    (void)state;
     begin(1, 1);
     assert_int_equal(topology_bottleneck(&table, order, 3), GBIT);
     topology_path(&table, 4, 2)->mbit_x10 = 700;
@@ -500,22 +481,4 @@ static void the_bottleneck_is_told(void **state)
     topology_path(&table, 9, 4)->kind = PATH_SAME_HOST;
     assert_int_equal(topology_bottleneck(&table, order, 3), 700);
     assert_int_equal(topology_bottleneck(&table, order, 1), FAST);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_good_as_all_orders),
-        cmocka_unit_test(near_a_planted_order),
-        cmocka_unit_test(searched_orders_are_near_the_best),
-        cmocka_unit_test(shaken_orders_keep_everybody),
-        cmocka_unit_test(sites_are_found),
-        cmocka_unit_test(round_trips_of_full_lines_do_not_count),
-        cmocka_unit_test(the_largest_site_comes_first),
-        cmocka_unit_test(unknown_paths_leave_the_order),
-        cmocka_unit_test(newcomers_join_the_largest_site),
-        cmocka_unit_test(processes_of_one_host_stand_together),
-        cmocka_unit_test(the_bottleneck_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

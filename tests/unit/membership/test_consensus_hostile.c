@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member that lies, one lie after the other; all together under faults: tests/sim/test_consensus.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "circle.h"
 #include "membership/consensus_state.h"
+#include "support/suite.h"
 
 static const struct view *view_of(const struct circle *c, int who)
 {
@@ -75,9 +67,8 @@ static void lie_about_terms(struct circle *c, int from, int to)
     lie(c, from, to, MESSAGE_PROPOSE, &w);
 }
 
-static void no_message_uses_up_the_terms(void **state)
+TEST(no_message_uses_up_the_terms)
 {
-    (void)state;
     for (int role = 0; role < 2; role++) {
         struct circle c;
         open_linked(&c, 4);
@@ -99,10 +90,9 @@ static void no_message_uses_up_the_terms(void **state)
     }
 }
 
-static void one_alone_is_no_evidence_of_a_view(void **state)
+TEST(one_alone_is_no_evidence_of_a_view)
 {
     const uint64_t later[] = {1, 2, 1000, EPOCH_STEP + 1, TERM_MAX - 1000};
-    (void)state;
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         for (int without = 0; without < 2; without++) {
             struct circle c;
@@ -160,10 +150,9 @@ static bool accepted(struct circle *c, int who)
     return answer.yes;
 }
 
-static void only_who_was_elected_proposes_and_once(void **state)
+TEST(only_who_was_elected_proposes_and_once)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 5); /* two of five decide nothing */
     int leader = circle_leader(&c), other = (leader + 1) % 5, to = (leader + 2) % 5;
     uint64_t term = view_of(&c, to)->term;
@@ -182,10 +171,9 @@ static void only_who_was_elected_proposes_and_once(void **state)
 }
 
 /* A vote that is handed over comes with promises, which may be lies. */
-static void no_heir_is_made_useless(void **state)
+TEST(no_heir_is_made_useless)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 4);
     int leader = circle_leader(&c), liar = (leader + 1) % 4;
     uint64_t instance = view_of(&c, 0)->instance;
@@ -204,10 +192,9 @@ static void no_heir_is_made_useless(void **state)
 }
 
 /* It asks to be taken in after an epoch that never comes: that changes no view again and again. */
-static void a_request_out_of_reach_is_not_granted(void **state)
+TEST(a_request_out_of_reach_is_not_granted)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 3);
     int leader = circle_leader(&c), liar = (leader + 1) % 3;
     uint64_t epoch = view_of(&c, leader)->epoch;
@@ -227,16 +214,4 @@ static void a_request_out_of_reach_is_not_granted(void **state)
     }
     assert_true(view_of(&c, leader)->epoch <= epoch + 1); /* it is out */
     circle_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_message_uses_up_the_terms),
-        cmocka_unit_test(one_alone_is_no_evidence_of_a_view),
-        cmocka_unit_test(only_who_was_elected_proposes_and_once),
-        cmocka_unit_test(no_heir_is_made_useless),
-        cmocka_unit_test(a_request_out_of_reach_is_not_granted),
-    };
-    return cmocka_run_group_tests_name("membership: a member that lies", tests, NULL, NULL);
 }

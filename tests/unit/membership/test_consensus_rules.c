@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules of the consensus, one by one; all of them together under faults: tests/sim/test_consensus.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "circle.h"
+#include "support/suite.h"
 
 static const struct view *view_of(const struct circle *c, int who)
 {
@@ -48,13 +40,12 @@ static void open_linked(struct circle *c, int size)
     assert_one(c, size);
 }
 
-static void who_is_alone_leads_itself(void **state)
+TEST(who_is_alone_leads_itself)
 {
     struct circle c;
     struct consensus_event e;
     char why[128];
     struct identity stranger = person(9).id;
-    (void)state;
     circle_open(&c, 1);
     circle_start(&c);
     assert_one(&c, 1);
@@ -73,11 +64,10 @@ static void who_is_alone_leads_itself(void **state)
     circle_close(&c);
 }
 
-static void those_who_meet_are_one_and_know_each_other(void **state)
+TEST(those_who_meet_are_one_and_know_each_other)
 {
     struct circle c;
     struct consensus_counts counts;
-    (void)state;
     open_linked(&c, 4);
     int leader = circle_leader(&c);
     assert_int_equal(view_of(&c, 0)->leader, 0); /* who founded is the most senior */
@@ -94,12 +84,11 @@ static void those_who_meet_are_one_and_know_each_other(void **state)
     circle_close(&c);
 }
 
-static void two_busy_ones_stay_apart_and_say_so(void **state)
+TEST(two_busy_ones_stay_apart_and_say_so)
 {
     struct circle c;
     struct consensus_event e;
     char why[128];
-    (void)state;
     circle_open(&c, 2);
     circle_start(&c);
     consensus_set_busy(c.who[0], true);
@@ -144,10 +133,9 @@ static void meet_three_and_one(struct circle *c, uint64_t winner)
 }
 
 /* A job that has just begun is not disturbed for others that do nothing, but keeps nobody away who works. */
-static void who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one(void **state)
+TEST(who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one)
 {
     struct circle c;
-    (void)state;
     open_three_and_one(&c);
     consensus_set_begun(c.who[3], true);
     meet_three_and_one(&c, view_of(&c, 3)->instance);
@@ -158,21 +146,19 @@ static void who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one(voi
     meet_three_and_one(&c, view_of(&c, 3)->instance);
 }
 
-static void the_busy_one_wins_over_the_larger_one(void **state)
+TEST(the_busy_one_wins_over_the_larger_one)
 {
     struct circle c;
-    (void)state;
     open_three_and_one(&c);
     consensus_set_busy(c.who[3], true);
     meet_three_and_one(&c, view_of(&c, 3)->instance);
 }
 
-static void a_copied_key_is_named_and_kept_out(void **state)
+TEST(a_copied_key_is_named_and_kept_out)
 {
     struct circle c;
     struct consensus_event e;
     char why[128];
-    (void)state;
     circle_open(&c, 3);
     c.info[1].id.node = c.info[0].id.node;
     circle_start(&c);
@@ -195,11 +181,10 @@ static void a_copied_key_is_named_and_kept_out(void **state)
     circle_close(&c);
 }
 
-static void two_processes_of_one_machine_share_a_key(void **state)
+TEST(two_processes_of_one_machine_share_a_key)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     circle_open(&c, 2);
     c.info[1].id.node = c.info[0].id.node;
     c.info[1].machine = c.info[0].machine;
@@ -211,10 +196,9 @@ static void two_processes_of_one_machine_share_a_key(void **state)
     circle_close(&c);
 }
 
-static void a_new_address_is_in_the_next_view(void **state)
+TEST(a_new_address_is_in_the_next_view)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 3);
     for (int who = 0; who < 3; who++) {
         uint64_t epoch = view_of(&c, 0)->epoch;
@@ -232,9 +216,8 @@ static void a_new_address_is_in_the_next_view(void **state)
     circle_close(&c);
 }
 
-static void a_guest_never_leads(void **state)
+TEST(a_guest_never_leads)
 {
-    (void)state;
     for (int guest = 0; guest < 3; guest++) {
         struct circle c;
         circle_open(&c, 3);
@@ -254,10 +237,9 @@ static void a_guest_never_leads(void **state)
 }
 
 /* A guest and the leader are lost at once: the two voters that are left are a majority of three. */
-static void a_guest_is_not_missed(void **state)
+TEST(a_guest_is_not_missed)
 {
     struct circle c;
-    (void)state;
     circle_open(&c, 4);
     c.info[2].features = PEER_GUEST;
     circle_start(&c);
@@ -275,11 +257,10 @@ static void a_guest_is_not_missed(void **state)
 }
 
 /* The only voter goes on whatever becomes of its guests, and is not kept alive by them. */
-static void guests_decide_nothing(void **state)
+TEST(guests_decide_nothing)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     circle_open(&c, 3);
     c.info[0].features = c.info[1].features = PEER_GUEST;
     circle_start(&c);
@@ -299,11 +280,10 @@ static void guests_decide_nothing(void **state)
     circle_close(&c);
 }
 
-static void guests_alone_wait_for_a_machine_that_stays(void **state)
+TEST(guests_alone_wait_for_a_machine_that_stays)
 {
     struct circle c;
     char why[CONSENSUS_TEXT_MAX];
-    (void)state;
     circle_open(&c, 3);
     c.info[0].features = c.info[1].features = PEER_GUEST;
     circle_start(&c);
@@ -324,11 +304,10 @@ static void guests_alone_wait_for_a_machine_that_stays(void **state)
 }
 
 /* What becomes of guests is no alarm. */
-static void a_guest_comes_and_goes_quietly(void **state)
+TEST(a_guest_comes_and_goes_quietly)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     circle_open(&c, 2);
     c.info[1].features = PEER_GUEST;
     circle_start(&c);
@@ -346,12 +325,11 @@ static void a_guest_comes_and_goes_quietly(void **state)
     circle_close(&c);
 }
 
-static void malformed_messages_change_nothing(void **state)
+TEST(malformed_messages_change_nothing)
 {
     struct circle c;
     uint8_t bytes[64];
     const char *what;
-    (void)state;
     open_linked(&c, 2);
     struct view before = *view_of(&c, 0);
     for (int kind = MESSAGE_BEAT; kind <= MESSAGE_DISSOLVE; kind++) {
@@ -387,11 +365,10 @@ static void lose_the_leader_of_two(struct circle *c, bool worked)
     assert_non_null(strstr(e.text, c->info[leader].name));
 }
 
-static void a_stranded_one_that_never_worked_begins_anew(void **state)
+TEST(a_stranded_one_that_never_worked_begins_anew)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     lose_the_leader_of_two(&c, false);
     int other = c.who[0] ? 0 : 1;
     circle_run(&c, 4 * NS_PER_S);
@@ -402,10 +379,9 @@ static void a_stranded_one_that_never_worked_begins_anew(void **state)
     circle_close(&c);
 }
 
-static void a_stranded_one_that_worked_waits(void **state)
+TEST(a_stranded_one_that_worked_waits)
 {
     struct circle c;
-    (void)state;
     lose_the_leader_of_two(&c, true);
     int other = c.who[0] ? 0 : 1;
     circle_run(&c, 100 * NS_PER_S);
@@ -414,10 +390,9 @@ static void a_stranded_one_that_worked_waits(void **state)
 }
 
 /* Also if it has only just begun to: then nobody is busy yet. */
-static void a_stranded_one_that_has_begun_to_work_waits(void **state)
+TEST(a_stranded_one_that_has_begun_to_work_waits)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c);
     consensus_set_begun(c.who[leader], true);
@@ -428,11 +403,10 @@ static void a_stranded_one_that_has_begun_to_work_waits(void **state)
     circle_close(&c);
 }
 
-static void the_leader_of_two_goes_on_alone(void **state)
+TEST(the_leader_of_two_goes_on_alone)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c);
     circle_die(&c, 1 - leader, PARTING_BROKE);
@@ -445,11 +419,10 @@ static void the_leader_of_two_goes_on_alone(void **state)
     circle_close(&c);
 }
 
-static void who_leaves_gives_its_vote_to_another(void **state)
+TEST(who_leaves_gives_its_vote_to_another)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c);
     consensus_leave(c.who[leader], c.now_ns);
@@ -465,11 +438,10 @@ static void who_leaves_gives_its_vote_to_another(void **state)
 }
 
 /* The connection ends before the next view is agreed on. */
-static void a_goodbye_is_no_illness(void **state)
+TEST(a_goodbye_is_no_illness)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     open_linked(&c, 3);
     int leader = circle_leader(&c), out = (leader + 1) % 3;
     for (int i = 0; i < c.size; i++)
@@ -482,10 +454,9 @@ static void a_goodbye_is_no_illness(void **state)
     circle_close(&c);
 }
 
-static void silence_is_death_but_traffic_is_life(void **state)
+TEST(silence_is_death_but_traffic_is_life)
 {
     struct circle c;
-    (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c), quiet = 1 - leader;
     c.mute[quiet] = true;
@@ -502,11 +473,10 @@ static void silence_is_death_but_traffic_is_life(void **state)
     circle_close(&c);
 }
 
-static void nobody_dies_while_we_sleep(void **state)
+TEST(nobody_dies_while_we_sleep)
 {
     struct circle c;
     struct consensus_event e;
-    (void)state;
     open_linked(&c, 3);
     uint64_t epoch = view_of(&c, 0)->epoch;
     c.now_ns += 100 * NS_PER_S; /* for all of them: a host that stopped */
@@ -518,11 +488,10 @@ static void nobody_dies_while_we_sleep(void **state)
     circle_close(&c);
 }
 
-static void without_memory_it_says_so_or_does_less(void **state)
+TEST(without_memory_it_says_so_or_does_less)
 {
     struct circle c;
     struct consensus *a;
-    (void)state;
     circle_open(&c, 2);
     circle_start(&c);
     struct consensus_setup setup = {
@@ -542,12 +511,11 @@ static void without_memory_it_says_so_or_does_less(void **state)
     circle_close(&c);
 }
 
-static void old_events_go_first(void **state)
+TEST(old_events_go_first)
 {
     struct circle c;
     struct consensus_event e;
     int count = 0;
-    (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c);
     for (int i = 0; i < 300; i++) {
@@ -562,35 +530,4 @@ static void old_events_go_first(void **state)
     assert_int_equal(count, 256);
     assert_int_equal(e.epoch, last);
     circle_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_alone_leads_itself),
-        cmocka_unit_test(those_who_meet_are_one_and_know_each_other),
-        cmocka_unit_test(two_busy_ones_stay_apart_and_say_so),
-        cmocka_unit_test(the_busy_one_wins_over_the_larger_one),
-        cmocka_unit_test(who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one),
-        cmocka_unit_test(a_copied_key_is_named_and_kept_out),
-        cmocka_unit_test(two_processes_of_one_machine_share_a_key),
-        cmocka_unit_test(a_new_address_is_in_the_next_view),
-        cmocka_unit_test(a_guest_never_leads),
-        cmocka_unit_test(a_guest_is_not_missed),
-        cmocka_unit_test(guests_decide_nothing),
-        cmocka_unit_test(guests_alone_wait_for_a_machine_that_stays),
-        cmocka_unit_test(a_guest_comes_and_goes_quietly),
-        cmocka_unit_test(malformed_messages_change_nothing),
-        cmocka_unit_test(a_stranded_one_that_never_worked_begins_anew),
-        cmocka_unit_test(a_stranded_one_that_worked_waits),
-        cmocka_unit_test(a_stranded_one_that_has_begun_to_work_waits),
-        cmocka_unit_test(the_leader_of_two_goes_on_alone),
-        cmocka_unit_test(who_leaves_gives_its_vote_to_another),
-        cmocka_unit_test(a_goodbye_is_no_illness),
-        cmocka_unit_test(silence_is_death_but_traffic_is_life),
-        cmocka_unit_test(nobody_dies_while_we_sleep),
-        cmocka_unit_test(without_memory_it_says_so_or_does_less),
-        cmocka_unit_test(old_events_go_first),
-    };
-    return cmocka_run_group_tests_name("membership: consensus", tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Health of a peer: silence, broken connections, our own pauses, latency. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/health.h"
+#include "support/suite.h"
 
 #define MS NS_PER_MS
 
@@ -33,10 +26,9 @@ static int run(struct health *h, uint64_t from_ns, uint64_t until_ns)
     return beats;
 }
 
-static void presets_are_known_by_name(void **state)
+TEST(presets_are_known_by_name)
 {
     const char *const names[] = {"default", "low-latency", "high-latency"};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         const struct health_preset *p = health_preset_find(names[i]);
         assert_non_null(p);
@@ -51,10 +43,9 @@ static void presets_are_known_by_name(void **state)
     assert_string_equal(health_state_name(HEALTH_DEAD), "dead");
 }
 
-static void silence_is_suspicious_then_death(void **state)
+TEST(silence_is_suspicious_then_death)
 {
     struct health h = begin(0);
-    (void)state;
     assert_int_equal(h.state, HEALTH_UNKNOWN);
     health_linked(&h, 0);
     assert_int_equal(h.state, HEALTH_HEALTHY);
@@ -69,10 +60,9 @@ static void silence_is_suspicious_then_death(void **state)
     assert_int_equal(h.state, HEALTH_HEALTHY);
 }
 
-static void misses_make_it_unhealthy(void **state)
+TEST(misses_make_it_unhealthy)
 {
     struct health h = begin(0);
-    (void)state;
     health_linked(&h, 0);
     assert_true(health_tick(&h, 0));
     assert_false(health_tick(&h, 1));
@@ -85,11 +75,10 @@ static void misses_make_it_unhealthy(void **state)
     assert_int_equal(h.failed, 2);
 }
 
-static void who_is_heard_lives_for_ever(void **state)
+TEST(who_is_heard_lives_for_ever)
 {
     struct health h = begin(5);
     int beats = 0;
-    (void)state;
     health_linked(&h, 5);
     for (uint64_t s = 0; s < 100; s++) {
         beats += run(&h, 5 + s * NS_PER_S, 5 + (s + 1) * NS_PER_S);
@@ -101,10 +90,9 @@ static void who_is_heard_lives_for_ever(void **state)
     assert_true(health_uptime(&h) == 1.0);
 }
 
-static void a_broken_connection_has_half_a_second(void **state)
+TEST(a_broken_connection_has_half_a_second)
 {
     struct health h = begin(0);
-    (void)state;
     health_linked(&h, 0);
     health_heard(&h, 21 * NS_PER_S);
     health_unlinked(&h, 21 * NS_PER_S);
@@ -121,20 +109,18 @@ static void a_broken_connection_has_half_a_second(void **state)
     assert_true(health_tick(&h, 30 * NS_PER_S));
 }
 
-static void who_never_was_joined_is_dead_after_a_while(void **state)
+TEST(who_never_was_joined_is_dead_after_a_while)
 {
     struct health h = begin(0);
-    (void)state;
     health_tick(&h, 2999 * MS);
     assert_int_equal(h.state, HEALTH_UNKNOWN);
     health_tick(&h, 3000 * MS);
     assert_int_equal(h.state, HEALTH_DEAD);
 }
 
-static void our_own_pause_is_not_its_silence(void **state)
+TEST(our_own_pause_is_not_its_silence)
 {
     struct health h = begin(0);
-    (void)state;
     health_linked(&h, 0);
     health_tick(&h, 0);
     health_paused(&h, 100 * NS_PER_S); /* we were asleep */
@@ -146,10 +132,9 @@ static void our_own_pause_is_not_its_silence(void **state)
     assert_int_equal(h.state, HEALTH_DEAD); /* it is silent now, too */
 }
 
-static void latency_is_an_average_with_a_fifth_for_the_new_one(void **state)
+TEST(latency_is_an_average_with_a_fifth_for_the_new_one)
 {
     struct health h = begin(0);
-    (void)state;
     health_linked(&h, 0);
     health_answer(&h, 10 * MS, 1);
     assert_int_equal(h.latency_ns, 10 * MS);
@@ -164,10 +149,9 @@ static void latency_is_an_average_with_a_fifth_for_the_new_one(void **state)
     assert_true(health_uptime(&h) == 0.5);
 }
 
-static void a_full_line_does_not_make_the_way_longer(void **state)
+TEST(a_full_line_does_not_make_the_way_longer)
 {
     struct health h = begin(0);
-    (void)state;
     health_linked(&h, 0);
     health_answer(&h, 10 * MS, 1);
     health_answer(&h, MS, 2);
@@ -178,20 +162,4 @@ static void a_full_line_does_not_make_the_way_longer(void **state)
     for (uint64_t i = 0; i < 100; i++)
         health_answer(&h, 40 * MS, 10 + i);
     assert_int_equal(h.least_latency_ns, 40 * MS); /* it is longer, after all */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets_are_known_by_name),
-        cmocka_unit_test(silence_is_suspicious_then_death),
-        cmocka_unit_test(misses_make_it_unhealthy),
-        cmocka_unit_test(who_is_heard_lives_for_ever),
-        cmocka_unit_test(a_broken_connection_has_half_a_second),
-        cmocka_unit_test(who_never_was_joined_is_dead_after_a_while),
-        cmocka_unit_test(our_own_pause_is_not_its_silence),
-        cmocka_unit_test(latency_is_an_average_with_a_fifth_for_the_new_one),
-        cmocka_unit_test(a_full_line_does_not_make_the_way_longer),
-    };
-    return cmocka_run_group_tests_name("membership: health", tests, NULL, NULL);
 }

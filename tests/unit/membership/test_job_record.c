@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a job may still run elsewhere, and the bytes of what is remembered of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/job_record.h"
 #include "people.h"
+#include "support/suite.h"
 
 static struct view ran, now;
 static bool missing[VIEW_MEMBERS_MAX];
@@ -38,9 +31,8 @@ static bool elsewhere(unsigned gone)
     return may;
 }
 
-static void a_quorum_that_is_missing_may_run_it(void **state)
+TEST(a_quorum_that_is_missing_may_run_it)
 {
-    (void)state;
     meet(0, 0x3); /* two of five restart */
     assert_true(elsewhere(0x1c));
     meet(0x3, 0); /* or were cut off */
@@ -53,9 +45,8 @@ static void a_quorum_that_is_missing_may_run_it(void **state)
     assert_false(elsewhere(0x3));
 }
 
-static void half_may_run_it_with_its_leader(void **state)
+TEST(half_may_run_it_with_its_leader)
 {
-    (void)state;
     meet(0, 0x3);
     ran.size = 4;
     assert_false(elsewhere(0xc));
@@ -68,19 +59,17 @@ static void half_may_run_it_with_its_leader(void **state)
     assert_true(elsewhere(0x2));
 }
 
-static void of_one_instance_there_is_one_view(void **state)
+TEST(of_one_instance_there_is_one_view)
 {
-    (void)state;
     meet(0, 0x3);
     now.instance = ran.instance;
     assert_false(elsewhere(0));
 }
 
-static void who_was_not_heard_may_be_elsewhere(void **state)
+TEST(who_was_not_heard_may_be_elsewhere)
 {
     bool heard[VIEW_MEMBERS_MAX] = {true, true, false};
 
-    (void)state;
     meet(0x7, 0);
     assert_false(elsewhere(0x18));
     assert_true(job_record_elsewhere(&ran, &now, heard, NULL, missing));
@@ -88,9 +77,8 @@ static void who_was_not_heard_may_be_elsewhere(void **state)
 }
 
 /* Two processes of one machine: one that was started again does not stand for both. */
-static void each_process_stands_for_one(void **state)
+TEST(each_process_stands_for_one)
 {
-    (void)state;
     meet(0, 0x1);
     ran.size = 3;
     ran.members[1].id.node = ran.members[0].id.node;
@@ -104,12 +92,11 @@ static void each_process_stands_for_one(void **state)
 }
 
 /* The old instance is dead, and two others could see it: only one has enough of those who took part. */
-static void most_who_took_part_must_ask_for_it(void **state)
+TEST(most_who_took_part_must_ask_for_it)
 {
     bool asks[VIEW_MEMBERS_MAX] = {true, true, true, false, false};
     struct identity took_part[3] = {person(2).id, person(3).id, person(4).id};
 
-    (void)state;
     meet(0, 0x1f);
     job_record_mark(&ran, took_part, 3);
     assert_true(job_record_elsewhere(&ran, &now, NULL, asks, missing));
@@ -149,13 +136,12 @@ static size_t write_two(void)
     return job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 2);
 }
 
-static void a_file_comes_back_as_it_was(void **state)
+TEST(a_file_comes_back_as_it_was)
 {
     struct reader r;
     const char *what;
     int count;
 
-    (void)state;
     size_t len = write_two();
     assert_true(job_file_begin(&r, bytes, len, &count, &what));
     assert_int_equal(count, 2);
@@ -175,13 +161,12 @@ static void a_file_comes_back_as_it_was(void **state)
     assert_int_equal(reader_left(&r), 0);
 }
 
-static void damaged_files_are_seen(void **state)
+TEST(damaged_files_are_seen)
 {
     struct reader r;
     const char *what;
     int count;
 
-    (void)state;
     size_t len = write_two();
     for (size_t cut = 0; cut < len; cut += cut < 200 ? 1 : 97)
         assert_false(job_file_begin(&r, bytes, cut, &count, &what));
@@ -199,14 +184,13 @@ static void damaged_files_are_seen(void **state)
     assert_false(job_file_begin(&r, bytes, len, &count, &what));
 }
 
-static void the_bytes_are_those_of_the_document(void **state)
+TEST(the_bytes_are_those_of_the_document)
 {
     struct writer w = writer_of(bytes + JOB_FILE_HEAD, sizeof bytes - JOB_FILE_HEAD - 4);
     static const uint8_t begin[] = {'H', 'J', 'O', 'B', 1, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 'r', 77,
                                     0,   0,   0,   0,   0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7,   0xa5};
     static const uint8_t end[] = {0x07, 0x10, 0, 0, 0, 0, 0, 0, 1, 3, 'b', 'o', 'b'};
 
-    (void)state;
     memory = (struct job_memory){.job = "r", .process = 9, .ran = people(1, 0)};
     memory.ran.members[0] = person(7);
     memory.ran.members[0].features = PEER_GUEST;
@@ -216,20 +200,4 @@ static void the_bytes_are_those_of_the_document(void **state)
     assert_int_equal(len, 8 + 8 + 2 + 18 + 41 + 4 + 4);
     assert_memory_equal(bytes, begin, sizeof begin);
     assert_memory_equal(bytes + len - 4 - sizeof end, end, sizeof end);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quorum_that_is_missing_may_run_it),
-        cmocka_unit_test(half_may_run_it_with_its_leader),
-        cmocka_unit_test(of_one_instance_there_is_one_view),
-        cmocka_unit_test(who_was_not_heard_may_be_elsewhere),
-        cmocka_unit_test(each_process_stands_for_one),
-        cmocka_unit_test(most_who_took_part_must_ask_for_it),
-        cmocka_unit_test(a_file_comes_back_as_it_was),
-        cmocka_unit_test(damaged_files_are_seen),
-        cmocka_unit_test(the_bytes_are_those_of_the_document),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of jobs, one at a time, on a network that keeps what it promises. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
 #include "people.h"
+#include "support/suite.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
@@ -52,9 +44,8 @@ static const char *why_not(int control, const char *job)
 
 /* ---- Forming ---- */
 
-static void all_form_at_once(void **state)
+TEST_WITH(all_form_at_once, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SOON);
@@ -67,9 +58,8 @@ static void all_form_at_once(void **state)
     assert_false(jobs_busy(desks[1].jobs, fixture.now_ns)); /* the leader says so */
 }
 
-static void some_form_when_nobody_else_comes(void **state)
+TEST_WITH(some_form_when_nobody_else_comes, open_four, close_jobs_fixture)
 {
-    (void)state;
     request(1, "train", 2);
     jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
@@ -85,9 +75,8 @@ static void some_form_when_nobody_else_comes(void **state)
     assert_group(0xe);
 }
 
-static void the_largest_min_counts(void **state)
+TEST_WITH(the_largest_min_counts, open_four, close_jobs_fixture)
 {
-    (void)state;
     request(0, "train", 1);
     request(1, "train", 3);
     jobs_fixture_run(&fixture, 2 * SETTLE);
@@ -98,11 +87,10 @@ static void the_largest_min_counts(void **state)
     assert_group(0x7);
 }
 
-static void guests_are_not_waited_for(void **state)
+TEST_WITH(guests_are_not_waited_for, open_four, close_jobs_fixture)
 {
     struct view view = fixture.view;
 
-    (void)state;
     view.epoch++;
     view.members[3].features |= PEER_GUEST;
     fixture.view = view;
@@ -114,11 +102,10 @@ static void guests_are_not_waited_for(void **state)
     assert_group(0x7);
 }
 
-static void guests_alone_wait_for_others(void **state)
+TEST_WITH(guests_alone_wait_for_others, open_four, close_jobs_fixture)
 {
     struct view view = fixture.view;
 
-    (void)state;
     view.epoch++;
     view.size = 1;
     view.members[0].features |= PEER_GUEST;
@@ -130,9 +117,8 @@ static void guests_alone_wait_for_others(void **state)
     assert_group(0x1);
 }
 
-static void nothing_forms_without_quorum(void **state)
+TEST_WITH(nothing_forms_without_quorum, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         jobs_view(desks[i].jobs, &fixture.view, false, false, fixture.now_ns);
     for (int i = 0; i < 4; i++)
@@ -150,9 +136,8 @@ static void nothing_forms_without_quorum(void **state)
 }
 
 /* Two of four work, and hear nobody else: the other two could form the same job. */
-static void a_side_without_quorum_stops(void **state)
+TEST_WITH(a_side_without_quorum_stops, open_four, close_jobs_fixture)
 {
-    (void)state;
     request(2, "red", 2);
     request(3, "red", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
@@ -177,9 +162,8 @@ static void a_side_without_quorum_stops(void **state)
     assert_int_equal(desks[2].formed_count, 2);
 }
 
-static void jobs_do_not_mix(void **state)
+TEST_WITH(jobs_do_not_mix, open_four, close_jobs_fixture)
 {
-    (void)state;
     request(0, "red", 2);
     request(1, "blue", 2);
     request(2, "red", 2);
@@ -194,11 +178,10 @@ static void jobs_do_not_mix(void **state)
     assert_int_equal(desks[1].group.size, 2);
 }
 
-static void order_follows_the_links(void **state)
+TEST_WITH(order_follows_the_links, open_four, close_jobs_fixture)
 {
     static struct topology links;
 
-    (void)state;
     topology_reset(&links, &fixture.view);
     for (int i = 0; i < 4; i++) /* 0 and 2 are near each other, so are 1 and 3 */
         for (int j = 0; j < 4; j++)
@@ -230,9 +213,8 @@ static int taking_part(int control)
 }
 
 /* Who is near to whom is worth a moment, but not more; and nothing where there is no order to choose. */
-static void a_map_is_waited_for_but_not_long(void **state)
+TEST_WITH(a_map_is_waited_for_but_not_long, open_four, close_jobs_fixture)
 {
-    (void)state;
     jobs_measuring(desks[0].jobs, true);
     request(0, "pair", 2);
     request(1, "pair", 2);
@@ -257,9 +239,8 @@ static void a_map_is_waited_for_but_not_long(void **state)
 }
 
 /* From the call on they are left alone: the leader knows of all, another one of itself. */
-static void who_is_called_takes_part(void **state)
+TEST_WITH(who_is_called_takes_part, open_four, close_jobs_fixture)
 {
-    (void)state;
     assert_int_equal(taking_part(0), 0);
     for (int i = 0; i < 3; i++)
         request(i, "train", 3);
@@ -280,11 +261,10 @@ static void form_all(void)
     assert_group(0xf);
 }
 
-static void a_lost_member_ends_it(void **state)
+TEST_WITH(a_lost_member_ends_it, open_four, close_jobs_fixture)
 {
     uint64_t before;
 
-    (void)state;
     form_all();
     before = desks[0].group.id;
     jobs_fixture_crash(&fixture, 3);
@@ -305,9 +285,8 @@ static void a_lost_member_ends_it(void **state)
     assert_int_not_equal(desks[0].group.id, before);
 }
 
-static void a_lost_leader_ends_it(void **state)
+TEST_WITH(a_lost_leader_ends_it, open_four, close_jobs_fixture)
 {
-    (void)state;
     form_all();
     jobs_fixture_crash(&fixture, 0);
     desks[0].group.id = 0;
@@ -320,9 +299,8 @@ static void a_lost_leader_ends_it(void **state)
     assert_group(0xe);
 }
 
-static void who_ends_it_ends_it_for_all(void **state)
+TEST_WITH(who_ends_it_ends_it_for_all, open_four, close_jobs_fixture)
 {
-    (void)state;
     form_all();
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
     assert_true(jobs_busy(desks[0].jobs, fixture.now_ns));
@@ -341,9 +319,8 @@ static void who_ends_it_ends_it_for_all(void **state)
 }
 
 /* It was taken out while the job ran, and begins anew, alone. */
-static void who_comes_back_is_not_busy(void **state)
+TEST_WITH(who_comes_back_is_not_busy, open_four, close_jobs_fixture)
 {
-    (void)state;
     form_all();
     fixture.view.instance++;
     jobs_fixture_view(&fixture, 0x8, 3, 0x8, true);
@@ -354,9 +331,8 @@ static void who_comes_back_is_not_busy(void **state)
     assert_true(desks[3].ended);
 }
 
-static void a_running_job_outlives_its_leader(void **state)
+TEST_WITH(a_running_job_outlives_its_leader, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 1; i < 4; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
@@ -377,9 +353,8 @@ static void a_running_job_outlives_its_leader(void **state)
     assert_group(0);
 }
 
-static void newcomers_wait_until_it_forms_again(void **state)
+TEST_WITH(newcomers_wait_until_it_forms_again, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
@@ -400,9 +375,8 @@ static void newcomers_wait_until_it_forms_again(void **state)
     assert_group(0xb);
 }
 
-static void a_request_taken_back_does_not_count(void **state)
+TEST_WITH(a_request_taken_back_does_not_count, open_four, close_jobs_fixture)
 {
-    (void)state;
     request(0, "train", 2);
     request(1, "train", 2);
     jobs_withdraw(desks[1].jobs, "train", fixture.now_ns);
@@ -412,9 +386,8 @@ static void a_request_taken_back_does_not_count(void **state)
 }
 
 /* Taken back while the formation is on its way: nobody stays in a group without it. */
-static void a_request_taken_back_too_late_ends_it(void **state)
+TEST_WITH(a_request_taken_back_too_late_ends_it, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, LATENCY_NS); /* all reports have come, and the forms are sent */
@@ -427,9 +400,8 @@ static void a_request_taken_back_too_late_ends_it(void **state)
 
 /* ---- Who comes and looks ---- */
 
-static void silent_members_are_waited_for_but_not_long(void **state)
+TEST_WITH(silent_members_are_waited_for_but_not_long, open_four, close_jobs_fixture)
 {
-    (void)state;
     fixture.cut[3] = true;
     jobs_fixture_view(&fixture, 0x7, 0, ALL, true);
     jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
@@ -442,11 +414,10 @@ static void silent_members_are_waited_for_but_not_long(void **state)
     assert_group(0x7);
 }
 
-static void wanted_jobs_are_told_once(void **state)
+TEST_WITH(wanted_jobs_are_told_once, open_four, close_jobs_fixture)
 {
     struct job_line lines[BOARD_MAX];
 
-    (void)state;
     request(0, "demo", 3);
     request(1, "demo", 3);
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
@@ -478,9 +449,8 @@ static void wanted_jobs_are_told_once(void **state)
 
 /* ---- Refusals ---- */
 
-static void other_settings_are_refused(void **state)
+TEST_WITH(other_settings_are_refused, open_four, close_jobs_fixture)
 {
-    (void)state;
     assert_int_equal(jobs_fixture_request(&fixture, 0, "train", 2, "algo=ring dtype=f32 codec=none"),
                      HEARTH_OK);
     jobs_fixture_run(&fixture, SOON);
@@ -506,9 +476,8 @@ static void other_settings_are_refused(void **state)
     assert_string_equal(why_not(3, "train"), "this node does not ask for it");
 }
 
-static void settings_of_those_who_left_do_not_count(void **state)
+TEST_WITH(settings_of_those_who_left_do_not_count, open_four, close_jobs_fixture)
 {
-    (void)state;
     assert_int_equal(jobs_fixture_request(&fixture, 0, "train", 2, "v=1"), HEARTH_OK);
     jobs_fixture_run(&fixture, SOON);
     jobs_withdraw(desks[0].jobs, "train", fixture.now_ns);
@@ -528,13 +497,12 @@ static int error_of(const struct job_request *request, const char *words)
     return status;
 }
 
-static void bad_requests_are_refused_at_once(void **state)
+TEST_WITH(bad_requests_are_refused_at_once, open_four, close_jobs_fixture)
 {
     const struct job_request good = {.job = "train", .min = 2, .settings = "v=1"};
     struct job_request bad = good;
     struct error error;
 
-    (void)state;
     bad.job[0] = '\0';
     assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
     memset(bad.job, 'x', sizeof bad.job);
@@ -567,11 +535,10 @@ static void bad_requests_are_refused_at_once(void **state)
     assert_int_equal(error_of(&good, "takes part in job train already"), HEARTH_INVALID);
 }
 
-static void too_many_jobs_of_all_are_refused(void **state)
+TEST_WITH(too_many_jobs_of_all_are_refused, open_four, close_jobs_fixture)
 {
     char job[JOB_NAME_MAX];
 
-    (void)state;
     jobs_fixture_close(&fixture);
     jobs_fixture_open(&fixture, 5, 1);
     jobs_fixture_view(&fixture, 0x1f, 0, ALL, true);
@@ -585,9 +552,8 @@ static void too_many_jobs_of_all_are_refused(void **state)
     assert_non_null(strstr(desks[4].refused_text, "64 jobs"));
 }
 
-static void no_memory_is_no_harm(void **state)
+TEST_WITH(no_memory_is_no_harm, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         request(i, "train", 2);
     for (int i = 0; i < 200; i++) { /* messages are lost, too: they need memory */
@@ -598,38 +564,4 @@ static void no_memory_is_no_harm(void **state)
     fixture.heap.fail_after = -1;
     jobs_fixture_run(&fixture, 2 * NS_PER_S);
     assert_group(0xf);
-}
-
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_four, close_jobs_fixture)
-    const struct CMUnitTest tests[] = {
-        CASE(all_form_at_once),
-        CASE(some_form_when_nobody_else_comes),
-        CASE(the_largest_min_counts),
-        CASE(guests_are_not_waited_for),
-        CASE(guests_alone_wait_for_others),
-        CASE(nothing_forms_without_quorum),
-        CASE(a_side_without_quorum_stops),
-        CASE(jobs_do_not_mix),
-        CASE(order_follows_the_links),
-        CASE(a_map_is_waited_for_but_not_long),
-        CASE(who_is_called_takes_part),
-        CASE(a_lost_member_ends_it),
-        CASE(a_lost_leader_ends_it),
-        CASE(who_ends_it_ends_it_for_all),
-        CASE(who_comes_back_is_not_busy),
-        CASE(a_running_job_outlives_its_leader),
-        CASE(newcomers_wait_until_it_forms_again),
-        CASE(a_request_taken_back_does_not_count),
-        CASE(a_request_taken_back_too_late_ends_it),
-        CASE(silent_members_are_waited_for_but_not_long),
-        CASE(wanted_jobs_are_told_once),
-        CASE(other_settings_are_refused),
-        CASE(settings_of_those_who_left_do_not_count),
-        CASE(bad_requests_are_refused_at_once),
-        CASE(too_many_jobs_of_all_are_refused),
-        CASE(no_memory_is_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

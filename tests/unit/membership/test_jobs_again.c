@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that ran in another instance of the cluster: formed again only when nobody can run them there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
 #include "people.h"
+#include "support/suite.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
@@ -49,9 +41,8 @@ static void request(int control, const struct view *remembered)
     assert_int_equal(jobs_remember(desks[control].jobs, "train", remembered, fixture.now_ns), HEARTH_OK);
 }
 
-static void two_that_restart_do_not_begin_it_beside_three(void **state)
+TEST_WITH(two_that_restart_do_not_begin_it_beside_three, open_five, close_jobs_fixture)
 {
-    (void)state;
     here(0x6);
     request(1, &ran);
     request(2, &ran);
@@ -66,9 +57,8 @@ static void two_that_restart_do_not_begin_it_beside_three(void **state)
 }
 
 /* No restart at all: who is cut off may join machines that have never run it. */
-static void nor_do_two_that_were_cut_off(void **state)
+TEST_WITH(nor_do_two_that_were_cut_off, open_five, close_jobs_fixture)
 {
-    (void)state;
     ran = people(5, 0);
     ran.instance = 66;
     here(0x7);
@@ -92,9 +82,8 @@ static void nor_do_two_that_were_cut_off(void **state)
     jobs_fixture_assert_group(&fixture, 0);
 }
 
-static void after_a_power_cut_they_begin_at_once(void **state)
+TEST_WITH(after_a_power_cut_they_begin_at_once, open_five, close_jobs_fixture)
 {
-    (void)state;
     here(0x1f);
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++)
@@ -103,9 +92,8 @@ static void after_a_power_cut_they_begin_at_once(void **state)
     jobs_fixture_assert_group(&fixture, 0x1f);
 }
 
-static void a_person_may_say_that_it_runs_nowhere(void **state)
+TEST_WITH(a_person_may_say_that_it_runs_nowhere, open_five, close_jobs_fixture)
 {
-    (void)state;
     here(0x6);
     request(1, &ran);
     request(2, &ran);
@@ -119,11 +107,10 @@ static void a_person_may_say_that_it_runs_nowhere(void **state)
 }
 
 /* Of one instance only the last view counts: four of the five had gone from it before the fifth restarted. */
-static void who_remembers_more_is_believed(void **state)
+TEST_WITH(who_remembers_more_is_believed, open_five, close_jobs_fixture)
 {
     struct view later = ran;
 
-    (void)state;
     later.epoch++;
     later.size = 1;
     later.members[0] = ran.members[2];
@@ -136,9 +123,8 @@ static void who_remembers_more_is_believed(void **state)
 }
 
 /* Who has an old record joins what was rightly begun here. */
-static void what_runs_here_was_begun_rightly(void **state)
+TEST_WITH(what_runs_here_was_begun_rightly, open_five, close_jobs_fixture)
 {
-    (void)state;
     here(0x7);
     for (int i = 0; i < 2; i++)
         request(i, NULL);
@@ -169,11 +155,10 @@ static void form_three(void)
         assert_true(jobs_whole(desks[i].jobs, desks[i].group.id));
 }
 
-static void a_group_that_all_leave_was_whole(void **state)
+TEST_WITH(a_group_that_all_leave_was_whole, open_five, close_jobs_fixture)
 {
     struct identity first = person(0).id;
 
-    (void)state;
     form_three();
     jobs_end(desks[2].jobs, desks[2].group.id, fixture.now_ns); /* it closes its group */
     jobs_fixture_run(&fixture, SOON);
@@ -186,9 +171,8 @@ static void a_group_that_all_leave_was_whole(void **state)
     assert_false(jobs_whole(desks[2].jobs, desks[2].group.id)); /* not held any more */
 }
 
-static void a_group_that_lost_somebody_was_not(void **state)
+TEST_WITH(a_group_that_lost_somebody_was_not, open_five, close_jobs_fixture)
 {
-    (void)state;
     form_three();
     jobs_fixture_crash(&fixture, 0);
     here(0x6);
@@ -197,28 +181,9 @@ static void a_group_that_lost_somebody_was_not(void **state)
     assert_true(jobs_runs(desks[1].jobs, "train") == false);
 }
 
-static void nor_was_one_that_was_cut_off(void **state)
+TEST_WITH(nor_was_one_that_was_cut_off, open_five, close_jobs_fixture)
 {
-    (void)state;
     form_three();
     jobs_stranded(desks[1].jobs, fixture.now_ns);
     assert_false(jobs_whole(desks[1].jobs, desks[1].group.id));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_five, close_jobs_fixture)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(two_that_restart_do_not_begin_it_beside_three),
-        CASE(nor_do_two_that_were_cut_off),
-        CASE(after_a_power_cut_they_begin_at_once),
-        CASE(a_person_may_say_that_it_runs_nowhere),
-        CASE(who_remembers_more_is_believed),
-        CASE(what_runs_here_was_begun_rightly),
-        CASE(a_group_that_all_leave_was_whole),
-        CASE(a_group_that_lost_somebody_was_not),
-        CASE(nor_was_one_that_was_cut_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that cannot be joined with each other: as few as can be are left out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
 #include "people.h"
+#include "support/suite.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
@@ -48,9 +40,8 @@ static void request(int control, int min, unsigned apart)
     jobs_unreached(desks[control].jobs, "train", ids, count, fixture.now_ns);
 }
 
-static void of_a_pair_the_one_that_came_later_is_left_out(void **state)
+TEST_WITH(of_a_pair_the_one_that_came_later_is_left_out, open_many, close_jobs_fixture)
 {
-    (void)state;
     request(0, 2, 0);
     request(1, 2, 1u << 2); /* one of the two has noticed: that is enough */
     request(2, 2, 0);
@@ -67,9 +58,8 @@ static void of_a_pair_the_one_that_came_later_is_left_out(void **state)
         assert_int_equal(desks[i].wanted_count, i != 2);
 }
 
-static void who_is_apart_from_several_is_left_out_alone(void **state)
+TEST_WITH(who_is_apart_from_several_is_left_out_alone, open_many, close_jobs_fixture)
 {
-    (void)state;
     request(0, 2, 0xe); /* the most senior */
     request(1, 2, 0);
     request(2, 2, 1);
@@ -78,9 +68,8 @@ static void who_is_apart_from_several_is_left_out_alone(void **state)
     jobs_fixture_assert_group(&fixture, 0xe);
 }
 
-static void it_is_not_formed_with_too_few(void **state)
+TEST_WITH(it_is_not_formed_with_too_few, open_many, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         request(i, 4, i == 3 ? 1u << 1 : 0);
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
@@ -93,9 +82,8 @@ static void it_is_not_formed_with_too_few(void **state)
 }
 
 /* Against all subsets: never more than needed, and no pair stays. */
-static void as_few_as_can_be(void **state)
+TEST_WITH(as_few_as_can_be, open_many, close_jobs_fixture)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         unsigned apart[DESKS_MAX] = {0}, in = 0;
         int size = 4 + (int)(seed % 6), fewest = size;
@@ -125,17 +113,4 @@ static void as_few_as_can_be(void **state)
         assert_int_equal(__builtin_popcount(in), size - fewest);
         jobs_fixture_assert_group(&fixture, in);
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_many, close_jobs_fixture)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(of_a_pair_the_one_that_came_later_is_left_out),
-        CASE(who_is_apart_from_several_is_left_out_alone),
-        CASE(it_is_not_formed_with_too_few),
-        CASE(as_few_as_can_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
 #include "membership/jobs_messages.h"
 #include "people.h"
+#include "support/suite.h"
 
 #define START  (100 * NS_PER_S)
 #define SETTLE (300 * NS_PER_MS)
@@ -105,9 +97,8 @@ static bool form_is_taken(int from)
     return jobs_news(jobs, &news) && news.kind == JOB_FORMED;
 }
 
-static void forms_must_fit_request_and_view(void **state)
+TEST_WITH(forms_must_fit_request_and_view, open_follower, close_machine)
 {
-    (void)state;
     request("red"); /* serial 1 */
     jobs_withdraw(jobs, "red", START);
     request("red"); /* serial 2 */
@@ -138,9 +129,8 @@ static void forms_must_fit_request_and_view(void **state)
     assert_false(form_is_taken(0)); /* once more, but it was ended */
 }
 
-static void a_leader_cannot_make_a_group_smaller(void **state)
+TEST_WITH(a_leader_cannot_make_a_group_smaller, open_follower, close_machine)
 {
-    (void)state;
     request_with("red", 3);
     write_form(1); /* of two */
     assert_false(form_is_taken(0));
@@ -150,12 +140,11 @@ static void a_leader_cannot_make_a_group_smaller(void **state)
     assert_true(form_is_taken(0));
 }
 
-static void the_owner_may_be_late(void **state)
+TEST_WITH(the_owner_may_be_late, open_follower, close_machine)
 {
     struct identity gone = person(0).id;
     size_t len;
 
-    (void)state;
     request("red");
     write_form(1);
     len = form_encode(&form, bytes, sizeof bytes);
@@ -191,11 +180,10 @@ static void give_board(uint64_t term, uint64_t sequence, const char *job)
     assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
 }
 
-static void boards_must_be_newer(void **state)
+TEST_WITH(boards_must_be_newer, open_follower, close_machine)
 {
     struct job_line lines[BOARD_MAX];
 
-    (void)state;
     give_board(3, 5, "red");
     give_board(3, 4, "blue");
     give_board(3, 5, "blue");
@@ -213,9 +201,8 @@ static void boards_must_be_newer(void **state)
     assert_int_equal(jobs_board(jobs, lines), 0);
 }
 
-static void ends_and_refusals_count_once(void **state)
+TEST_WITH(ends_and_refusals_count_once, open_follower, close_machine)
 {
-    (void)state;
     request("red");
     write_form(1);
     assert_true(form_is_taken(0));
@@ -269,9 +256,8 @@ static int forms_sent(uint64_t now_ns)
     return count;
 }
 
-static void reports_must_be_newer(void **state)
+TEST_WITH(reports_must_be_newer, open_leader, close_machine)
 {
-    (void)state;
     give_report(0, 3, 5, 0);
     give_report(0, 3, 4, 1); /* overtaken by the one that took the request back */
     give_report(2, 3, 5, 1);
@@ -286,11 +272,10 @@ static void reports_must_be_newer(void **state)
     assert_int_equal(forms_sent(START + 7 * SETTLE), 2); /* they have not answered */
 }
 
-static void reports_of_others_formations_are_refused(void **state)
+TEST_WITH(reports_of_others_formations_are_refused, open_leader, close_machine)
 {
     struct identity members[2] = {person(0).id, person(2).id};
 
-    (void)state;
     report = (struct report){.instance = 77, .term = 3, .sequence = 1, .parts = 1};
     report.part[0] = (struct report_part){.spec = 4, .size = 2, .job = "red", .members = members};
     size_t len = report_encode(&report, bytes, sizeof bytes);
@@ -302,9 +287,8 @@ static void reports_of_others_formations_are_refused(void **state)
     assert_int_equal(input(0, MESSAGE_BEAT, len, START), HEARTH_PROTOCOL);
 }
 
-static void another_term_begins_with_nothing(void **state)
+TEST_WITH(another_term_begins_with_nothing, open_leader, close_machine)
 {
-    (void)state;
     least = 1;
     give_report(0, 3, 5, 1);
     give_report(2, 3, 5, 1);
@@ -345,9 +329,8 @@ static void all_request(void)
 }
 
 /* Somebody that closes its group and then asks for the job anew is waited for. */
-static void who_lets_go_may_come_again(void **state)
+TEST_WITH(who_lets_go_may_come_again, open_three, close_jobs_fixture)
 {
-    (void)state;
     all_request();
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 2; i++)
@@ -364,9 +347,8 @@ static void who_lets_go_may_come_again(void **state)
 }
 
 /* Members that know sooner than the leader itself that it leads are asked again. */
-static void reports_that_come_too_early_are_told_again(void **state)
+TEST_WITH(reports_that_come_too_early_are_told_again, open_three, close_jobs_fixture)
 {
-    (void)state;
     all_request();
     jobs_fixture_view(&fixture, 7, 1, 5, true);
     jobs_fixture_run(&fixture, SOON);
@@ -394,9 +376,8 @@ static void form_twice(void)
         assert_int_equal(fixture.desks[i].group.size, i < 2 ? 2 : 3);
 }
 
-static void groups_that_have_just_begun_become_one(void **state)
+TEST(groups_that_have_just_begun_become_one)
 {
-    (void)state;
     form_twice();
     jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
     jobs_fixture_run(&fixture, SOON);
@@ -416,9 +397,8 @@ static void groups_that_have_just_begun_become_one(void **state)
 }
 
 /* Those who come wait until it forms again; who works is not disturbed. */
-static void a_group_that_lasts_stays(void **state)
+TEST(a_group_that_lasts_stays)
 {
-    (void)state;
     form_twice();
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
     jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
@@ -434,11 +414,10 @@ static void a_group_that_lasts_stays(void **state)
     jobs_fixture_close(&fixture);
 }
 
-static void a_machine_without_view_is_quiet(void **state)
+TEST(a_machine_without_view_is_quiet)
 {
     char text[JOB_TEXT_MAX];
 
-    (void)state;
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
     struct jobs_setup setup = {.heap = &heap, .outbox = &box, .self = person(1).id, .now_ns = START};
@@ -459,27 +438,4 @@ static void a_machine_without_view_is_quiet(void **state)
     jobs_close(jobs);
     outbox_fini(&box);
     assert_int_equal(heap.blocks, 0);
-}
-
-int main(void)
-{
-#define FOLLOWS(test) cmocka_unit_test_setup_teardown(test, open_follower, close_machine)
-#define LEADS(test)   cmocka_unit_test_setup_teardown(test, open_leader, close_machine)
-#define MEETS(test)   cmocka_unit_test_setup_teardown(test, open_three, close_jobs_fixture)
-    const struct CMUnitTest tests[] = {
-        FOLLOWS(forms_must_fit_request_and_view),
-        FOLLOWS(a_leader_cannot_make_a_group_smaller),
-        FOLLOWS(the_owner_may_be_late),
-        FOLLOWS(boards_must_be_newer),
-        FOLLOWS(ends_and_refusals_count_once),
-        LEADS(reports_must_be_newer),
-        LEADS(reports_of_others_formations_are_refused),
-        LEADS(another_term_begins_with_nothing),
-        MEETS(who_lets_go_may_come_again),
-        MEETS(reports_that_come_too_early_are_told_again),
-        cmocka_unit_test(a_machine_without_view_is_quiet),
-        cmocka_unit_test(groups_that_have_just_begun_become_one),
-        cmocka_unit_test(a_group_that_lasts_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of jobs: the largest fit, golden bytes, nothing malformed is taken. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/jobs_messages.h"
 #include "people.h"
+#include "support/suite.h"
 
 static uint8_t bytes[MESSAGE_PAYLOAD_MAX], again[MESSAGE_PAYLOAD_MAX];
 static struct report report, report_back;
@@ -25,14 +18,13 @@ static void long_text(char *text, size_t size, int number)
 
 /* ---- The largest ---- */
 
-static void the_largest_report_fits(void **state)
+TEST(the_largest_report_fits)
 {
     static struct identity members[VIEW_MEMBERS_MAX];
     static uint8_t place[JOB_PLACE_MAX];
     static struct view ran;
     const char *what = NULL;
 
-    (void)state;
     ran = people(VIEW_MEMBERS_MAX, 0);
     for (int i = 0; i < VIEW_MEMBERS_MAX; i++)
         members[i] = person(i).id;
@@ -62,12 +54,11 @@ static void the_largest_report_fits(void **state)
     }
 }
 
-static void the_largest_form_fits(void **state)
+TEST(the_largest_form_fits)
 {
     struct group_spec *f = &form.spec;
     const char *what = NULL;
 
-    (void)state;
     memset(&form, 0, sizeof form);
     f->instance = f->epoch = f->term = f->id = 5;
     f->size = f->sites = VIEW_MEMBERS_MAX;
@@ -85,11 +76,10 @@ static void the_largest_form_fits(void **state)
     assert_memory_equal(&form, &form_back, sizeof form);
 }
 
-static void the_largest_board_fits(void **state)
+TEST(the_largest_board_fits)
 {
     const char *what = NULL;
 
-    (void)state;
     memset(&board, 0, sizeof board);
     board.instance = board.term = board.sequence = board.heard = 8;
     board.lines = BOARD_MAX;
@@ -170,7 +160,7 @@ static void check_ends(enum kind kind, const uint8_t *golden, size_t len)
         0, 0, 0, 0
 #define U64(n) n, 0, 0, 0, 0, 0, 0, 0
 
-static void malformed_reports_are_refused(void **state)
+TEST(malformed_reports_are_refused)
 {
     static const uint8_t golden[] = {
         U64(77), U64(3), U64(9), 1, 1,                                                /* 0 */
@@ -180,7 +170,6 @@ static void malformed_reports_are_refused(void **state)
     };
     struct identity full[2] = {person(1).id, person(2).id};
 
-    (void)state;
     report = (struct report){.instance = 77, .term = 3, .sequence = 9, .requests = 1, .parts = 1};
     report.request[0] = (struct report_request){
         .serial = 4, .done = 5, .min = 2, .job = "red", .settings = "v=1", .place_len = 1};
@@ -219,7 +208,7 @@ static void malformed_reports_are_refused(void **state)
     assert_string_equal(what, "a report with a job twice");
 }
 
-static void malformed_records_are_refused(void **state)
+TEST(malformed_records_are_refused)
 {
     static const uint8_t golden[] = {
         U64(77), U64(3), U64(9), 1, 0,            /* 0 */
@@ -231,7 +220,6 @@ static void malformed_records_are_refused(void **state)
     const char *what = NULL;
     struct view ran = people(3, 1);
 
-    (void)state;
     ran.instance = 7;
     ran.epoch = 8;
     ran.size = 2;
@@ -262,7 +250,7 @@ static void malformed_records_are_refused(void **state)
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a member twice */
 }
 
-static void malformed_forms_are_refused(void **state)
+TEST(malformed_forms_are_refused)
 {
     static const uint8_t golden[] = {
         U64(77), U64(5), U64(3), U64(9), 1, 0, 0,   0, 2, 0, 0, 0,
@@ -272,7 +260,6 @@ static void malformed_forms_are_refused(void **state)
     };
     struct group_spec *f = &form.spec;
 
-    (void)state;
     memset(&form, 0, sizeof form);
     *f = (struct group_spec){
         .id = 9, .job = "r", .size = 2, .sites = 2, .instance = 77, .epoch = 5, .term = 3};
@@ -310,7 +297,7 @@ static void malformed_forms_are_refused(void **state)
     assert_int_equal(decode(FORM, len, &what), HEARTH_PROTOCOL); /* a member twice */
 }
 
-static void malformed_boards_are_refused(void **state)
+TEST(malformed_boards_are_refused)
 {
     static const uint8_t golden[] = {
         U64(77), U64(3), U64(9), U64(0), 1,   1, 1,        /* 0 */
@@ -319,7 +306,6 @@ static void malformed_boards_are_refused(void **state)
         U64(5),  15,     1,      'y',                      /* 93 */
     };
 
-    (void)state;
     memset(&board, 0, sizeof board);
     board = (struct board){.instance = 77, .term = 3, .sequence = 9, .lines = 1, .ended = 1, .refused = 1};
     board.line[0] = (struct board_line){{"r", 2, 1, 3}, "no"};
@@ -344,15 +330,4 @@ static void malformed_boards_are_refused(void **state)
     refuse(BOARD, len, 93, 0);   /* no serial */
     refuse(BOARD, len, 101, 0);  /* no reason */
     refuse(BOARD, len, 101, 16); /* one that there is not */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_report_fits),       cmocka_unit_test(the_largest_form_fits),
-        cmocka_unit_test(the_largest_board_fits),        cmocka_unit_test(malformed_reports_are_refused),
-        cmocka_unit_test(malformed_records_are_refused), cmocka_unit_test(malformed_forms_are_refused),
-        cmocka_unit_test(malformed_boards_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who asks for a job that runs already, or has ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
+#include "support/suite.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
@@ -40,9 +32,8 @@ static void request(int control, const char *job, int min)
 }
 
 /* So that a program can take them in where it likes. */
-static void members_are_told_of_newcomers_once(void **state)
+TEST_WITH(members_are_told_of_newcomers_once, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
@@ -68,9 +59,8 @@ static void members_are_told_of_newcomers_once(void **state)
         assert_int_equal(desks[i].wanted_count, 1);
 }
 
-static void who_comes_too_late_hears_that_it_has_ended(void **state)
+TEST_WITH(who_comes_too_late_hears_that_it_has_ended, open_four, close_jobs_fixture)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
@@ -92,14 +82,4 @@ static void who_comes_too_late_hears_that_it_has_ended(void **state)
     jobs_fixture_run(&fixture, SOON);
     assert_string_equal(jobs_fixture_why_not(&fixture, 2, "train"),
                         "waiting for nodes that still hold the old group: node-3");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(members_are_told_of_newcomers_once, open_four, close_jobs_fixture),
-        cmocka_unit_test_setup_teardown(who_comes_too_late_hears_that_it_has_ended, open_four,
-                                        close_jobs_fixture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs while members come and go, leaders change and the network does what it likes; then it heals, and all
  * that request for the same are together. A seed that fails is printed: set FIRST_SEED to it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "jobs_fixture.h"
+#include "support/suite.h"
 
 #define FIRST_SEED 1
 #define SEEDS      250
@@ -276,21 +268,13 @@ static void play(uint64_t with)
     jobs_fixture_close(&fixture);
 }
 
-static void seeds_keep_the_rules(void **state)
+TEST(seeds_keep_the_rules)
 {
     int formations = 0;
 
-    (void)state;
     for (uint64_t s = FIRST_SEED; s < FIRST_SEED + SEEDS; s++) {
         play(s);
         formations += past_count;
     }
     assert_true(formations > SEEDS * 4); /* it was not all idle */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(seeds_keep_the_rules)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The outbox: in order, bounded, no leak, a count of what did not fit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/outbox.h"
 #include "people.h"
+#include "support/suite.h"
 
-static void messages_come_out_in_order(void **state)
+TEST(messages_come_out_in_order)
 {
     struct heap heap;
     struct outbox box;
     struct identity to[2] = {person(1).id, person(2).id};
-    (void)state;
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
     assert_null(outbox_take(&box));
@@ -37,13 +29,12 @@ static void messages_come_out_in_order(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void what_does_not_fit_is_dropped_and_counted(void **state)
+TEST(what_does_not_fit_is_dropped_and_counted)
 {
     static uint8_t huge[MESSAGE_PAYLOAD_MAX + 1];
     struct heap heap;
     struct outbox box;
     struct identity to = person(1).id;
-    (void)state;
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
     outbox_put(&box, &to, MESSAGE_LINKS, huge, sizeof huge);
@@ -58,13 +49,4 @@ static void what_does_not_fit_is_dropped_and_counted(void **state)
     assert_int_equal(box.dropped, 7);
     outbox_fini(&box);
     assert_int_equal(heap.blocks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_come_out_in_order),
-        cmocka_unit_test(what_does_not_fit_is_dropped_and_counted),
-    };
-    return cmocka_run_group_tests_name("membership: outbox", tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Another order for a group that has one: when it changes, and what members tell each other of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "membership/topology.h"
+#include "support/suite.h"
 
 #define GBIT 10000u /* tenths of Mbit/s */
 
@@ -41,9 +34,8 @@ static int crossings(const int *order, int count)
     return sum;
 }
 
-static void a_bad_order_is_left(void **state)
+TEST(a_bad_order_is_left)
 {
-    (void)state;
     two_lans();
     assert_true(topology_rearrange(&table, members, hosts, 6, by_rank, &got));
     assert_int_equal(crossings(got.order, 6), 2);
@@ -53,11 +45,10 @@ static void a_bad_order_is_left(void **state)
     assert_int_equal(got.across_us, 900);
 }
 
-static void a_good_order_is_kept(void **state)
+TEST(a_good_order_is_kept)
 {
     static const int good[] = {3, 1, 5, 2, 4, 0}; /* as good as any; begins in the middle of nothing */
     static const int turned[] = {4, 0, 3, 1, 5, 2};
-    (void)state;
     two_lans();
     topology_path(&table, 3, 1)->mbit_x10 = GBIT * 19 / 20; /* noise */
     assert_true(topology_rearrange(&table, members, hosts, 6, good, &got));
@@ -82,10 +73,9 @@ static void a_good_order_is_kept(void **state)
     assert_int_equal(got.order[1], 2); /* the other way round */
 }
 
-static void nothing_measured_changes_nothing(void **state)
+TEST(nothing_measured_changes_nothing)
 {
     static const uint64_t one_host[] = {7, 7, 7, 7, 7, 7};
-    (void)state;
     memset(&got, 0x5a, sizeof got);
     struct ring_order before = got;
     two_lans();
@@ -98,7 +88,7 @@ static void nothing_measured_changes_nothing(void **state)
 
 /* ---- the record ---- */
 
-static void golden_bytes(void **state)
+TEST(golden_bytes)
 {
     static const uint8_t head[] = {'H', 'D', 'A', 'P', 3,    2, 0, 0, 0x10, 0x27, 0, 0,
                                    232, 3,   0,   0,   0x2c, 1, 0, 0, 0x84, 3,    0, 0};
@@ -111,7 +101,6 @@ static void golden_bytes(void **state)
                            .across_mbit_x10 = GBIT / 10,
                            .inside_us = 300,
                            .across_us = 900};
-    (void)state;
     memcpy(golden, head, sizeof head);
     golden[24] = 2;
     golden[26] = 1;
@@ -127,7 +116,7 @@ static void golden_bytes(void **state)
     assert_int_equal(got.size, 0);
 }
 
-static void what_is_wrong_is_refused(void **state)
+TEST(what_is_wrong_is_refused)
 {
     static const struct {
         int at;
@@ -141,7 +130,6 @@ static void what_is_wrong_is_refused(void **state)
         {90, 0, "sites counted"}, {91, 1, "behind sites"}, {151, 1, "the last byte"},
     };
     uint8_t good[RING_ORDER_LEN], bytes[RING_ORDER_LEN];
-    (void)state;
     ring_order_encode(&(struct ring_order){.size = 3, .sites = 2, .order = {2, 0, 1}, .site = {0, 0, 1}},
                       good);
     for (size_t i = 0; i < sizeof table_of / sizeof table_of[0]; i++) {
@@ -151,16 +139,4 @@ static void what_is_wrong_is_refused(void **state)
         if (ring_order_decode(&got, bytes, 3) != HEARTH_PROTOCOL)
             fail_msg("%s is accepted", table_of[i].what);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bad_order_is_left),
-        cmocka_unit_test(a_good_order_is_kept),
-        cmocka_unit_test(nothing_measured_changes_nothing),
-        cmocka_unit_test(golden_bytes),
-        cmocka_unit_test(what_is_wrong_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of ways: follows the members, takes samples in, comes back from its bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "membership/outbox.h"
 #include "membership/topology.h"
 #include "people.h"
+#include "support/suite.h"
 
 static struct topology table, other;
 static uint8_t message[MESSAGE_PAYLOAD_MAX];
@@ -34,9 +27,8 @@ static void fill(struct topology *t, uint64_t seed, int known_of_8)
                 };
 }
 
-static void bytes_bring_it_back(void **state)
+TEST(bytes_bring_it_back)
 {
-    (void)state;
     for (int size = 1; size <= VIEW_MEMBERS_MAX; size++) {
         struct view view = people(size, 0);
         topology_reset(&table, &view);
@@ -51,7 +43,7 @@ static void bytes_bring_it_back(void **state)
     }
 }
 
-static void golden_bytes(void **state)
+TEST(golden_bytes)
 {
     static const uint8_t golden[] = {
         77,   0,    0, 0, 0,    0, 0, 0, 5, 0, 0, 0, 0, 0, 0,  0, 2, 0, 0, 0, 0x02, /* 0 -> 1 */
@@ -59,7 +51,6 @@ static void golden_bytes(void **state)
     };
     struct view view = people(2, 0);
 
-    (void)state;
     topology_reset(&table, &view);
     *topology_path(&table, 0, 1) = (struct path_measure){10000, 300, 7, PATH_WIRE, 3, 60};
     assert_int_equal(topology_encode(&table, message, sizeof message), sizeof golden);
@@ -77,11 +68,10 @@ static void refuse(size_t len, size_t at, uint8_t with)
     assert_int_equal(topology_decode(&other, message, len), HEARTH_OK);
 }
 
-static void malformed_bytes_are_refused(void **state)
+TEST(malformed_bytes_are_refused)
 {
     struct view view = people(3, 0);
 
-    (void)state;
     topology_reset(&table, &view);
     *topology_path(&table, 0, 1) = (struct path_measure){.round_trip_us = 9};
     size_t len = topology_encode(&table, message, sizeof message);
@@ -102,12 +92,11 @@ static void malformed_bytes_are_refused(void **state)
     refuse(len, 22 + 12, 6); /* an unknown kind */
 }
 
-static void measures_follow_their_members(void **state)
+TEST(measures_follow_their_members)
 {
     struct view old = people(6, 0), view = people(0, 0);
     static const int numbers[] = {4, 9, 1, 5, 0};
 
-    (void)state;
     topology_reset(&table, &old);
     fill(&table, 4, 8);
     other = table;
@@ -128,14 +117,13 @@ static void measures_follow_their_members(void **state)
     assert_int_equal(topology_path(&table, 4, 5)->mbit_x10, 0);
 }
 
-static void samples_are_taken_in(void **state)
+TEST(samples_are_taken_in)
 {
     struct path_measure path = {0};
     const struct path_measure fast = {.mbit_x10 = 9000, .quality = 1}, slow = {.mbit_x10 = 3000, .age_s = 4};
     const struct path_measure trip = {.round_trip_us = 500, .loss_ppm = 1000, .kind = PATH_WIRELESS};
     const struct path_measure longer = {.round_trip_us = 1000};
 
-    (void)state;
     path_merge(&path, &fast);
     assert_int_equal(path.mbit_x10, 9000);
     assert_int_equal(path.quality, 1);
@@ -169,12 +157,11 @@ static void shape(int size, int slow, uint32_t up, uint32_t down)
             topology_path(&table, i, j)->mbit_x10 = i == j ? 0 : i == slow ? up : j == slow ? down : 10000;
 }
 
-static void a_slow_line_is_found(void **state)
+TEST(a_slow_line_is_found)
 {
     static const int members[] = {0, 1, 2, 3};
     uint64_t hosts[] = {10, 11, 12, 13};
 
-    (void)state;
     for (int slow = 0; slow < 3; slow++) {
         shape(4, slow, 200, 10000);
         struct slow_line line = topology_slow_line(&table, members, hosts, 3);
@@ -209,23 +196,8 @@ static void a_slow_line_is_found(void **state)
     assert_int_equal(topology_slow_line(&table, members, hosts, 0).place, -1);
 }
 
-static void kinds_have_names(void **state)
+TEST(kinds_have_names)
 {
-    (void)state;
     assert_string_equal(path_kind_name(PATH_WIRELESS), "wireless");
     assert_string_equal(path_kind_name((enum path_kind)99), "unknown");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_bring_it_back),
-        cmocka_unit_test(golden_bytes),
-        cmocka_unit_test(malformed_bytes_are_refused),
-        cmocka_unit_test(measures_follow_their_members),
-        cmocka_unit_test(samples_are_taken_in),
-        cmocka_unit_test(a_slow_line_is_found),
-        cmocka_unit_test(kinds_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Censuses: their bytes are for ever, wrong ones are refused, any two quorums have a member in common. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "people.h"
 #include "support/golden.h"
+#include "support/suite.h"
 
 #define ROOM 4096
 
@@ -29,13 +22,12 @@ static bool decode(const uint8_t *bytes, size_t len, struct view *c)
     return good && reader_left(&r) == 0;
 }
 
-static void golden_bytes_decode_and_encode_for_ever(void **state)
+TEST(golden_bytes_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
     struct view want = people(2, 1), got;
     uint8_t bytes[ROOM];
 
-    (void)state;
     assert_int_equal(golden_read("view_v1.hex", items), 1);
     assert_string_equal(items[0].name, "view");
     size_t len = encode(&want, bytes, sizeof bytes);
@@ -47,11 +39,10 @@ static void golden_bytes_decode_and_encode_for_ever(void **state)
     assert_memory_equal(&got.members, &want.members, 2 * sizeof got.members[0]);
 }
 
-static void the_largest_view_fits(void **state)
+TEST(the_largest_view_fits)
 {
     static struct view big, again;
     static uint8_t bytes[VIEW_LEN_MAX];
-    (void)state;
     big = people(VIEW_MEMBERS_MAX, 63);
     for (int i = 0; i < big.size; i++) {
         struct peer_info *f = &big.members[i];
@@ -65,12 +56,11 @@ static void the_largest_view_fits(void **state)
     assert_memory_equal(&again.members, &big.members, sizeof big.members);
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
     struct view c = people(3, 0), got;
     uint8_t bytes[ROOM];
     size_t len = encode(&c, bytes, sizeof bytes);
-    (void)state;
     for (size_t cut = 0; cut < len; cut++)
         assert_false(decode(bytes, cut, &got));
 }
@@ -109,11 +99,10 @@ static void spoil(struct view *c, int what)
     }
 }
 
-static void every_wrong_field_is_refused(void **state)
+TEST(every_wrong_field_is_refused)
 {
     uint8_t bytes[ROOM];
     struct view got;
-    (void)state;
     for (int what = 0; what <= 8; what++) {
         struct view c = people(3, 1);
         spoil(&c, what);
@@ -122,12 +111,11 @@ static void every_wrong_field_is_refused(void **state)
     }
 }
 
-static void too_many_members_or_addresses_are_refused(void **state)
+TEST(too_many_members_or_addresses_are_refused)
 {
     struct view c = people(1, 0), got;
     uint8_t bytes[ROOM];
     size_t len = encode(&c, bytes, sizeof bytes);
-    (void)state;
     bytes[26] = VIEW_MEMBERS_MAX + 1;
     assert_false(decode(bytes, len, &got));
     bytes[26] = 1;
@@ -146,9 +134,8 @@ static bool set_quorum(const struct view *c, unsigned set)
     return view_quorum(c, present);
 }
 
-static void any_two_quorums_meet(void **state)
+TEST(any_two_quorums_meet)
 {
-    (void)state;
     for (int size = 1; size <= 6; size++) {
         for (int leader = 0; leader < size; leader++) {
             struct view c = people(size, leader);
@@ -162,9 +149,8 @@ static void any_two_quorums_meet(void **state)
 }
 
 /* Whoever is a guest: a quorum of the others is one, with guests or without them. */
-static void guests_are_not_counted(void **state)
+TEST(guests_are_not_counted)
 {
-    (void)state;
     for (unsigned guests = 0; guests < 1u << 5; guests++) {
         for (int leader = 0; leader < 5; leader++) {
             struct view c = people(5, leader);
@@ -184,11 +170,10 @@ static void guests_are_not_counted(void **state)
     }
 }
 
-static void identities_have_one_order_and_a_short_text(void **state)
+TEST(identities_have_one_order_and_a_short_text)
 {
     struct identity a = person(1).id, b = person(2).id, c = a;
     char text[32], again[32];
-    (void)state;
     c.instance++;
     assert_true(identity_equal(&a, &a) && !identity_equal(&a, &b) && !identity_equal(&a, &c));
     assert_true(identity_compare(&a, &b) < 0 && identity_compare(&b, &a) > 0);
@@ -201,19 +186,4 @@ static void identities_have_one_order_and_a_short_text(void **state)
     struct view three = people(3, 0);
     assert_int_equal(view_find(&three, &b), 2);
     assert_int_equal(view_find(&three, &c), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_bytes_decode_and_encode_for_ever),
-        cmocka_unit_test(the_largest_view_fits),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(every_wrong_field_is_refused),
-        cmocka_unit_test(too_many_members_or_addresses_are_refused),
-        cmocka_unit_test(any_two_quorums_meet),
-        cmocka_unit_test(guests_are_not_counted),
-        cmocka_unit_test(identities_have_one_order_and_a_short_text),
-    };
-    return cmocka_run_group_tests_name("membership: view", tests, NULL, NULL);
 }

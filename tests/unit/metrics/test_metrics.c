@@ -2,17 +2,9 @@
 /* Histograms, counters under threads, and a text that a strict reader of Prometheus' format accepts. */
 #include <ctype.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "metrics/metrics.h"
+#include "support/suite.h"
 
 static const char *const names[METRICS_KINDS] = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast",      "reduce",  "gather",
@@ -21,7 +13,7 @@ static const char *const names[METRICS_KINDS] = {
 
 /* ---- Histograms --------------------------------------------------------------------------------------- */
 
-static void values_fall_into_their_bucket(void **state)
+TEST(values_fall_into_their_bucket)
 {
     static const struct {
         uint64_t value;
@@ -42,7 +34,6 @@ static void values_fall_into_their_bucket(void **state)
         {UINT64_MAX, 31},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct histogram h = {.count = 0};
         histogram_add(&h, cases[i].value);
@@ -52,11 +43,10 @@ static void values_fall_into_their_bucket(void **state)
     }
 }
 
-static void quantiles_are_upper_bounds(void **state)
+TEST(quantiles_are_upper_bounds)
 {
     struct histogram h = {.count = 0};
 
-    (void)state;
     assert_int_equal(histogram_quantile(&h, 0.5), 0);
     for (int i = 0; i < 90; i++)
         histogram_add(&h, 5); /* below 8 */
@@ -83,13 +73,12 @@ static void *add_many(void *arg)
     return NULL;
 }
 
-static void no_addition_is_lost_under_threads(void **state)
+TEST(no_addition_is_lost_under_threads)
 {
     struct histogram h = {.count = 0};
     pthread_t threads[THREADS];
     uint64_t sum = 0;
 
-    (void)state;
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, add_many, &h), 0);
     for (int i = 0; i < THREADS; i++)
@@ -254,7 +243,7 @@ static int close_fixture(void **state)
     return leak;
 }
 
-static void the_text_says_what_was_counted(void **state)
+TEST_WITH(the_text_says_what_was_counted, open_fixture, close_fixture)
 {
     struct fixture *f = *state;
     struct page *page = &f->page;
@@ -307,7 +296,7 @@ static void the_text_says_what_was_counted(void **state)
 }
 
 /* Cumulative buckets in rising order, +Inf equal to the count; one row of them for each kind that ran. */
-static void histograms_are_cumulative(void **state)
+TEST_WITH(histograms_are_cumulative, open_fixture, close_fixture)
 {
     struct fixture *f = *state;
     const char *const bucket = "hearth_operation_duration_seconds_bucket";
@@ -345,7 +334,7 @@ static void histograms_are_cumulative(void **state)
                 1099513.127779);
 }
 
-static void labels_are_escaped(void **state)
+TEST_WITH(labels_are_escaped, open_fixture, close_fixture)
 {
     struct fixture *f = *state;
     const char *odd[METRICS_KINDS];
@@ -359,7 +348,7 @@ static void labels_are_escaped(void **state)
 }
 
 /* Of a buffer that is too small as much is used as fits, and the length is told all the same. */
-static void short_buffers_are_kept(void **state)
+TEST_WITH(short_buffers_are_kept, open_fixture, close_fixture)
 {
     struct fixture *f = *state;
     char *whole = text_of(&f->m, &f->heap, names);
@@ -381,12 +370,11 @@ static void short_buffers_are_kept(void **state)
     free(whole);
 }
 
-static void no_memory_is_an_error(void **state)
+TEST(no_memory_is_an_error)
 {
     struct heap heap;
     struct metrics m;
 
-    (void)state;
     heap_init(&heap, 0);
     heap.fail_after = 0;
     assert_int_equal(metrics_init(&m, 4, &heap), HEARTH_NO_MEMORY);
@@ -395,19 +383,4 @@ static void no_memory_is_an_error(void **state)
     assert_int_equal(metrics_init(&m, 0, &heap), HEARTH_OK);
     metrics_fini(&m);
     assert_int_equal(heap.blocks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_fall_into_their_bucket),
-        cmocka_unit_test(quantiles_are_upper_bounds),
-        cmocka_unit_test(no_addition_is_lost_under_threads),
-        cmocka_unit_test_setup_teardown(the_text_says_what_was_counted, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(histograms_are_cumulative, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(labels_are_escaped, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(short_buffers_are_kept, open_fixture, close_fixture),
-        cmocka_unit_test(no_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,11 @@
 /* A member of the group that tells the others whatever it likes: a caller hears of its end within its
  * deadline, and never that nothing has happened. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "collective/state.h"
 #include "core/bytes.h"
 #include "node/node.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define HONEST(hostile) (1 - (hostile))
@@ -76,7 +70,7 @@ static const struct {
 };
 #define WORDS (sizeof words / sizeof *words)
 
-static void what_is_no_error_ends_nothing_but_the_sender(void **state)
+TEST(what_is_no_error_ends_nothing_but_the_sender)
 {
     static const struct lie lies[] = {
         {AT_STATUS, HEARTH_PENDING},
@@ -96,7 +90,6 @@ static void what_is_no_error_ends_nothing_but_the_sender(void **state)
         {AT_ORIGIN, INT_MAX},
     };
 
-    (void)state;
     watchdog(120, "a number that is none of an error");
     for (size_t i = 0; i < WORDS; i++)
         for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) {
@@ -106,9 +99,8 @@ static void what_is_no_error_ends_nothing_but_the_sender(void **state)
         }
 }
 
-static void every_error_ends_a_call_as_one(void **state)
+TEST(every_error_ends_a_call_as_one)
 {
-    (void)state;
     watchdog(120, "an error that a member sends");
     for (int status = -600; status < 0; status++)
         if (hearth_status_scope(status) != HEARTH_SCOPE_NONE) {
@@ -116,13 +108,4 @@ static void every_error_ends_a_call_as_one(void **state)
             assert_true(status_is_error(end.status));
             assert_string_not_equal(end.text, "");
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_error_ends_nothing_but_the_sender),
-        cmocka_unit_test(every_error_ends_a_call_as_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variables of launchers, as they really set them, and broken ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "node/launch.h"
+#include "support/suite.h"
 
 /* "NAME=value" ..., NULL. */
 static const char *get(void *arg, const char *name)
@@ -140,9 +133,8 @@ static const struct good_case good_cases[] = {
      "a:6"},
 };
 
-static void launchers_are_read(void **state)
+TEST(launchers_are_read)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof good_cases / sizeof good_cases[0]; i++) {
         const struct good_case *c = &good_cases[i];
         struct launch launch;
@@ -157,7 +149,7 @@ static void launchers_are_read(void **state)
     }
 }
 
-static void broken_values_are_named(void **state)
+TEST(broken_values_are_named)
 {
     static const struct {
         const char *variables[6];
@@ -182,7 +174,6 @@ static void broken_values_are_named(void **state)
          "\"two\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct launch launch = {.rank = 42};
         struct error error;
@@ -192,13 +183,4 @@ static void broken_values_are_named(void **state)
             fail_msg("case %zu: %d %s", i, status, status ? error.text : "");
         assert_int_equal(launch.rank, 42);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launchers_are_read),
-        cmocka_unit_test(broken_values_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,12 @@
 /* A node on real time: the progress thread, callers, both together, and that no wake-up is lost. */
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "core/prng.h"
 #include "node/node.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define NODES_MAX 4
@@ -83,11 +78,10 @@ static bool is_sum(const float *x, size_t count, int size)
     return true;
 }
 
-static void the_progress_needs_no_caller(void **state)
+TEST(the_progress_needs_no_caller)
 {
     static float x[NODES_MAX][COUNT_MAX];
     struct world w;
-    (void)state;
     world_open(&w, 3);
     for (unsigned long round = 0; round < repeat_count(300); round++) {
         struct tally tally = {0};
@@ -111,13 +105,12 @@ static void the_progress_needs_no_caller(void **state)
     world_close(&w);
 }
 
-static void the_progress_minds_deadlines(void **state)
+TEST(the_progress_minds_deadlines)
 {
     struct world w;
     struct tally tally = {0};
     struct hearth_opts opts = opts_with(ended, &tally);
     hearth_request *request, *longer;
-    (void)state;
     world_open(&w, 2);
     opts.tag = 1;
     opts.timeout_ms = 3600000; /* a longer one must not keep the progress thread asleep */
@@ -134,11 +127,10 @@ static void the_progress_minds_deadlines(void **state)
     world_close(&w);
 }
 
-static void a_descriptor_becomes_readable(void **state)
+TEST(a_descriptor_becomes_readable)
 {
     struct world w;
     hearth_request *requests[2];
-    (void)state;
     world_open(&w, 2);
     for (int round = 0; round < 50; round++) {
         assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), NULL, &requests[0]), HEARTH_OK);
@@ -193,11 +185,10 @@ static void link_ended(void *arg, int status)
     atomic_store(&chain->at, at);
 }
 
-static void a_callback_may_start_the_next(void **state)
+TEST(a_callback_may_start_the_next)
 {
     static struct chain chains[3];
     struct world w;
-    (void)state;
     world_open(&w, 3);
     for (int i = 0; i < 3; i++) {
         memset(&chains[i], 0, sizeof chains[i]);
@@ -229,11 +220,10 @@ struct caller {
 };
 
 /* A blocking caller on one node while the others are left to their progress threads. */
-static void a_caller_and_progress_threads_work_together(void **state)
+TEST(a_caller_and_progress_threads_work_together)
 {
     static float x[NODES_MAX][COUNT_MAX];
     struct world w;
-    (void)state;
     world_open(&w, 3);
     for (unsigned long round = 0; round < repeat_count(300); round++) {
         hearth_request *requests[NODES_MAX];
@@ -303,13 +293,12 @@ static void *hammer(void *arg)
 
 #define THREADS 2
 
-static void no_wake_up_is_lost(void **state)
+TEST(no_wake_up_is_lost)
 {
     struct world w;
     pthread_t threads[NODES_MAX][THREADS];
     struct caller callers[NODES_MAX][THREADS];
     _Atomic(int) bad = 0;
-    (void)state;
     world_open(&w, NODES_MAX);
     for (int i = 0; i < NODES_MAX; i++) {
         for (int k = 0; k < THREADS; k++) {
@@ -346,10 +335,9 @@ static void *wait_for_it(void *arg)
     return NULL;
 }
 
-static void several_threads_wait_for_one_request(void **state)
+TEST(several_threads_wait_for_one_request)
 {
     struct world w;
-    (void)state;
     world_open(&w, 2);
     for (unsigned long round = 0; round < repeat_count(100); round++) {
         hearth_request *request, *other;
@@ -383,10 +371,9 @@ static void slow(void *arg, int status)
     ended(arg, status);
 }
 
-static void waiters_are_woken_after_a_slow_callback(void **state)
+TEST(waiters_are_woken_after_a_slow_callback)
 {
     struct world w;
-    (void)state;
     world_open(&w, 2);
     for (unsigned long round = 0; round < repeat_count(100); round++) {
         hearth_request *request, *other;
@@ -420,10 +407,9 @@ static void *cancel_it(void *arg)
 }
 
 /* Nothing comes from the other node, so nothing rings but the cancel itself. */
-static void a_cancel_wakes_who_waits(void **state)
+TEST(a_cancel_wakes_who_waits)
 {
     struct world w;
-    (void)state;
     world_open(&w, 2);
     for (unsigned long round = 0; round < repeat_count(50); round++) {
         hearth_request *request, *late;
@@ -449,11 +435,10 @@ static void a_cancel_wakes_who_waits(void **state)
     world_close(&w);
 }
 
-static void a_cancel_races_with_the_end(void **state)
+TEST(a_cancel_races_with_the_end)
 {
     static float x[2][COUNT_MAX];
     struct world w;
-    (void)state;
     world_open(&w, 2);
     for (unsigned long round = 0; round < repeat_count(300); round++) {
         hearth_request *requests[2];
@@ -489,9 +474,8 @@ static void *barrier_until_lost(void *arg)
 }
 
 /* Whoever is left is told, whatever it is doing. */
-static void a_node_may_close_at_any_time(void **state)
+TEST(a_node_may_close_at_any_time)
 {
-    (void)state;
     for (unsigned long round = 0; round < repeat_count(30); round++) {
         struct world w;
         pthread_t threads[2];
@@ -520,14 +504,13 @@ static void a_node_may_close_at_any_time(void **state)
     }
 }
 
-static void memory_does_not_pile_up(void **state)
+TEST(memory_does_not_pile_up)
 {
     struct world w;
     pthread_t threads[NODES_MAX];
     struct caller callers[NODES_MAX];
     uint64_t blocks[NODES_MAX] = {0};
     _Atomic(int) bad = 0;
-    (void)state;
     world_open(&w, NODES_MAX);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NODES_MAX; i++) {
@@ -549,20 +532,6 @@ static void memory_does_not_pile_up(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_progress_needs_no_caller),
-        cmocka_unit_test(the_progress_minds_deadlines),
-        cmocka_unit_test(a_descriptor_becomes_readable),
-        cmocka_unit_test(a_callback_may_start_the_next),
-        cmocka_unit_test(a_caller_and_progress_threads_work_together),
-        cmocka_unit_test(no_wake_up_is_lost),
-        cmocka_unit_test(several_threads_wait_for_one_request),
-        cmocka_unit_test(waiters_are_woken_after_a_slow_callback),
-        cmocka_unit_test(a_cancel_wakes_who_waits),
-        cmocka_unit_test(a_cancel_races_with_the_end),
-        cmocka_unit_test(a_node_may_close_at_any_time),
-        cmocka_unit_test(memory_does_not_pile_up),
-    };
     watchdog(600, "a node");
-    return cmocka_run_group_tests_name("node", tests, NULL, NULL);
+    return suite_run();
 }

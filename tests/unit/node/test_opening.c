@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hearth_node_open makes of its config before it talks to anybody: copies, defaults, and refusals that
  * say what is wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "node/environment.h"
 #include "node/opening.h"
+#include "support/suite.h"
 
 #define FOREIGN "192.0.2.1:52415" /* an address for documentation: nobody's */
 
@@ -52,9 +45,8 @@ static void expect_size(int size)
 
 /* ---- what is taken ---- */
 
-static void nothing_said_is_a_world_of_one(void **state)
+TEST_WITH(nothing_said_is_a_world_of_one, setup, NULL)
 {
-    (void)state;
     struct opening o;
     accept_config(&o);
     assert_int_equal(o.size, 1);
@@ -67,9 +59,8 @@ static void nothing_said_is_a_world_of_one(void **state)
     expect_size(1);
 }
 
-static void peers_are_split_and_copied(void **state)
+TEST_WITH(peers_are_split_and_copied, setup, NULL)
 {
-    (void)state;
     char peers[] = "127.0.0.1:1, 127.0.0.1 ,  [::1]:3", job[] = "alpha";
     config.peers = peers;
     config.job = job;
@@ -89,9 +80,8 @@ static void peers_are_split_and_copied(void **state)
     opening_fini(&o); /* harmless */
 }
 
-static void sizes_that_fit(void **state)
+TEST_WITH(sizes_that_fit, setup, NULL)
 {
-    (void)state;
     config.peers = "127.0.0.1:1,127.0.0.1:2";
     config.world_size = 2;
     expect_size(2);
@@ -109,9 +99,8 @@ static void sizes_that_fit(void **state)
     expect_size(1);
 }
 
-static void the_launchers_place_is_used_if_no_other_is_given(void **state)
+TEST_WITH(the_launchers_place_is_used_if_no_other_is_given, setup, NULL)
 {
-    (void)state;
     static const struct hearth_environment found = {.secret_fd = -1, .rendezvous = "unix:@hearth-test"};
     config.environment = &found;
     config.world_size = 2;
@@ -130,7 +119,7 @@ static void the_launchers_place_is_used_if_no_other_is_given(void **state)
     opening_fini(&o);
 }
 
-static void transports_by_name(void **state)
+TEST_WITH(transports_by_name, setup, NULL)
 {
     static const struct {
         const char *name;
@@ -141,7 +130,6 @@ static void transports_by_name(void **state)
                  {"tcp", MESH_ONLY_TCP, QUIC_NEVER},
                  {"quic", MESH_ONLY_TCP, QUIC_ALWAYS},
                  {"shm", MESH_ONLY_SHM, QUIC_NEVER}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config.transport = cases[i].name;
         struct opening o;
@@ -173,7 +161,7 @@ static void transports_by_name(void **state)
 
 /* ---- what is refused ---- */
 
-static void bad_peers_are_named_by_rank(void **state)
+TEST_WITH(bad_peers_are_named_by_rank, setup, NULL)
 {
     static const struct {
         const char *peers, *words;
@@ -188,16 +176,14 @@ static void bad_peers_are_named_by_rank(void **state)
         {"127.0.0.1:1,127.0.0.1:2,[::1:3", "rank 2"},
         {"127.0.0.1:1,two words:5", "rank 1"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config.peers = cases[i].peers;
         expect_refused(cases[i].words);
     }
 }
 
-static void members_that_do_not_add_up(void **state)
+TEST_WITH(members_that_do_not_add_up, setup, NULL)
 {
-    (void)state;
     config.peers = "127.0.0.1:1,127.0.0.1:2";
     config.rendezvous = "127.0.0.1:7000";
     expect_refused("both given");
@@ -218,9 +204,8 @@ static void members_that_do_not_add_up(void **state)
     expect_refused("rank is 2, but there are only 2");
 }
 
-static void negative_numbers_are_no_members(void **state)
+TEST_WITH(negative_numbers_are_no_members, setup, NULL)
 {
-    (void)state;
     config.world_size = -2;
     expect_refused("world_size is -2");
     config.rendezvous = "127.0.0.1:7000";
@@ -230,11 +215,10 @@ static void negative_numbers_are_no_members(void **state)
     expect_refused("rank is -2");
 }
 
-static void too_many_peers(void **state)
+TEST_WITH(too_many_peers, setup, NULL)
 {
     enum { EACH = 12, COUNT = 1025 };
     static char peers[EACH * COUNT + 1];
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         memcpy(peers + i * EACH, "127.0.0.1:1,", EACH);
     peers[EACH * COUNT - 1] = '\0';
@@ -244,10 +228,9 @@ static void too_many_peers(void **state)
     expect_size(COUNT - 1);
 }
 
-static void texts_have_a_limit(void **state)
+TEST_WITH(texts_have_a_limit, setup, NULL)
 {
     static char text[65537];
-    (void)state;
     memset(text, 'j', sizeof text - 1);
     config.job = text;
     expect_refused("longer than 65535");
@@ -257,9 +240,8 @@ static void texts_have_a_limit(void **state)
 
 /* ---- trust ---- */
 
-static void other_machines_need_a_word_where_all_is_plain(void **state)
+TEST_WITH(other_machines_need_a_word_where_all_is_plain, setup, NULL)
 {
-    (void)state;
     config.rendezvous = FOREIGN;
     config.world_size = 2;
     expect_size(2); /* it is encrypted */
@@ -287,10 +269,9 @@ static void other_machines_need_a_word_where_all_is_plain(void **state)
 
 /* ---- memory ---- */
 
-static void no_memory_at_any_point_leaves_nothing(void **state)
+TEST_WITH(no_memory_at_any_point_leaves_nothing, setup, NULL)
 {
     int refused = 0, status = HEARTH_NO_MEMORY;
-    (void)state;
     config.peers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
     config.bind = "127.0.0.1";
     config.world_size = 900; /* not what peers has: places that are not there must not be looked at */
@@ -308,7 +289,7 @@ static void no_memory_at_any_point_leaves_nothing(void **state)
 
 /* ---- ports ---- */
 
-static void ports_of_peers(void **state)
+TEST_WITH(ports_of_peers, setup, NULL)
 {
     static const struct {
         const char *peer;
@@ -322,30 +303,7 @@ static void ports_of_peers(void **state)
         {"1.2.3.4:80", 80},     {"", 77},
         {"fe80::1:80", 77},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (opening_peer_port(cases[i].peer, 77) != cases[i].port)
             fail_msg("%s: %u", cases[i].peer, opening_peer_port(cases[i].peer, 77));
-}
-
-#define CASE(name) cmocka_unit_test_setup(name, setup)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(nothing_said_is_a_world_of_one),
-        CASE(peers_are_split_and_copied),
-        CASE(sizes_that_fit),
-        CASE(the_launchers_place_is_used_if_no_other_is_given),
-        CASE(transports_by_name),
-        CASE(bad_peers_are_named_by_rank),
-        CASE(members_that_do_not_add_up),
-        CASE(negative_numbers_are_no_members),
-        CASE(too_many_peers),
-        CASE(texts_have_a_limit),
-        CASE(other_machines_need_a_word_where_all_is_plain),
-        CASE(no_memory_at_any_point_leaves_nothing),
-        CASE(ports_of_peers),
-    };
-    return cmocka_run_group_tests_name("opening", tests, NULL, NULL);
 }

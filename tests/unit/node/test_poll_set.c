@@ -2,19 +2,13 @@
 /* Nodes that sleep at descriptors, over every transport: callers, progress threads, callbacks and time at the
  * seat together, no wake-up lost; and buffers that neighbours read, freed at any time. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "node/node.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define NODES_MAX 3

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured of a path is kept for as long as the path looks the same, and no longer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "node/transport_choice.h"
 #include "os/clock.h"
+#include "support/suite.h"
 
 #define MINUTE (60 * NS_PER_S)
 
@@ -50,12 +43,11 @@ static bool found(unsigned peer, const char *addr, uint64_t round_trip_ms, uint6
     return transport_choice_find(&choices, &path, now_ns, &choice);
 }
 
-static void kept_while_the_path_looks_the_same(void **state)
+TEST_WITH(kept_while_the_path_looks_the_same, open_choices, close_choices)
 {
     struct transport_path path = path_of(1, "10.0.0.1:6000", 50);
     struct transport_choice choice;
 
-    (void)state;
     assert_false(found(1, "10.0.0.1:5000", 40, MINUTE));
     keep(1, MINUTE, true);
     assert_true(transport_choice_find(&choices, &path, 2 * MINUTE, &choice)); /* another port, 50 ms */
@@ -65,9 +57,8 @@ static void kept_while_the_path_looks_the_same(void **state)
     assert_true(found(1, "10.0.0.1:5000", 79, 2 * MINUTE));
 }
 
-static void another_path_is_measured_again(void **state)
+TEST_WITH(another_path_is_measured_again, open_choices, close_choices)
 {
-    (void)state;
     keep(1, MINUTE, true);
     assert_false(found(2, "10.0.0.1:5000", 40, 2 * MINUTE));
     assert_false(found(1, "10.0.0.2:5000", 40, 2 * MINUTE));
@@ -77,12 +68,11 @@ static void another_path_is_measured_again(void **state)
     assert_false(found(1, "10.0.0.1:5000", 40, 31 * MINUTE));
 }
 
-static void the_newest_counts(void **state)
+TEST_WITH(the_newest_counts, open_choices, close_choices)
 {
     struct transport_path path = path_of(1, "10.0.0.1:5000", 40);
     struct transport_choice choice;
 
-    (void)state;
     keep(1, MINUTE, true);
     keep(1, 2 * MINUTE, false);
     assert_true(transport_choice_find(&choices, &path, 3 * MINUTE, &choice));
@@ -91,25 +81,11 @@ static void the_newest_counts(void **state)
     assert_false(found(1, "10.0.0.1:5000", 40, 3 * MINUTE));
 }
 
-static void the_oldest_gives_way(void **state)
+TEST_WITH(the_oldest_gives_way, open_choices, close_choices)
 {
-    (void)state;
     for (unsigned i = 0; i <= TRANSPORT_CHOICES_MAX; i++)
         keep(i, MINUTE + i, true);
     assert_false(found(0, "10.0.0.1:5000", 40, 2 * MINUTE));
     for (unsigned i = 1; i <= TRANSPORT_CHOICES_MAX; i++)
         assert_true(found(i, "10.0.0.1:5000", 40, 2 * MINUTE));
-}
-
-#define WITH_CHOICES(test) cmocka_unit_test_setup_teardown(test, open_choices, close_choices)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_CHOICES(kept_while_the_path_looks_the_same),
-        WITH_CHOICES(another_path_is_measured_again),
-        WITH_CHOICES(the_newest_counts),
-        WITH_CHOICES(the_oldest_gives_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

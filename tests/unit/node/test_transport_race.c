@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ways between two ends, one of them slow beyond doubt: both ends must find the same, and leave the
  * connections as they found them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "node/transport_race.h"
 #include "os/clock.h"
 #include "os/thread.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 #include "transport/tcp.h"
 
@@ -185,19 +179,17 @@ static void find(int slow_path, int count)
     ends_close(ends);
 }
 
-static void the_faster_lane_wins(void **state)
+TEST(the_faster_lane_wins)
 {
-    (void)state;
     find(0, 1);
     find(1, 1);
     find(0, 3);
     find(1, 3);
 }
 
-static void a_lost_peer_is_named(void **state)
+TEST(a_lost_peer_is_named)
 {
     struct end ends[2];
-    (void)state;
     ends_open(ends, 1, 1);
     ends[1].pair.lanes[0].conns[0]->transport->close(ends[1].pair.lanes[0].conns[0]);
     ends[1].pair.lanes[0].conns[0] = NULL;
@@ -208,10 +200,9 @@ static void a_lost_peer_is_named(void **state)
     ends_close(ends);
 }
 
-static void a_silent_peer_ends_at_the_deadline(void **state)
+TEST(a_silent_peer_ends_at_the_deadline)
 {
     struct end ends[2];
-    (void)state;
     ends_open(ends, 1, 2);
     ends[0].deadline_ns = clock_real() + 100 * NS_PER_MS;
     end_run(&ends[0]);
@@ -219,11 +210,10 @@ static void a_silent_peer_ends_at_the_deadline(void **state)
     ends_close(ends);
 }
 
-static void nonsense_is_refused(void **state)
+TEST(nonsense_is_refused)
 {
     struct end ends[2];
     struct iovec piece = {"\7nonsense", 9};
-    (void)state;
     ends_open(ends, 1, 1);
     struct conn *conn = ends[1].pair.lanes[0].conns[0];
     assert_int_equal(conn->transport->send(conn, &piece, 1), 9);
@@ -234,12 +224,6 @@ static void nonsense_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_faster_lane_wins),
-        cmocka_unit_test(a_lost_peer_is_named),
-        cmocka_unit_test(a_silent_peer_ends_at_the_deadline),
-        cmocka_unit_test(nonsense_is_refused),
-    };
     watchdog(60, "two ways");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

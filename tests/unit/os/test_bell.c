@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* No ring is lost, deadlines end a wait, and the progress thread sleeps on while a caller waits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/bell.h"
 #include "os/clock.h"
+#include "support/suite.h"
 
 #define HOUR_NS (3600 * NS_PER_S)
 
@@ -23,11 +16,10 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * (long)NS_PER_MS}, NULL);
 }
 
-static void a_ring_since_heard_ends_the_wait_at_once(void **state)
+TEST(a_ring_since_heard_ends_the_wait_at_once)
 {
     struct bell b;
 
-    (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         uint32_t heard = bell_heard(&b);
@@ -42,12 +34,11 @@ static void a_ring_since_heard_ends_the_wait_at_once(void **state)
     bell_fini(&b);
 }
 
-static void deadlines_end_the_wait(void **state)
+TEST(deadlines_end_the_wait)
 {
     static const uint64_t spins_ns[] = {0, 20 * NS_PER_US, HOUR_NS};
     struct bell b;
 
-    (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
@@ -109,11 +100,10 @@ static void sleeper_start(struct sleeper *s, struct bell *b, enum bell_side side
         looks = asleep(s->id) ? looks + 1 : 0;
 }
 
-static void the_progress_sleeps_on_while_a_caller_waits(void **state)
+TEST(the_progress_sleeps_on_while_a_caller_waits)
 {
     static const uint64_t spins_ns[] = {0, HOUR_NS};
 
-    (void)state;
     for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
         struct bell b;
         struct sleeper progress_thread, callers[2];
@@ -135,12 +125,11 @@ static void the_progress_sleeps_on_while_a_caller_waits(void **state)
     }
 }
 
-static void a_lone_spinner_hears_and_the_progress_sleeps_on(void **state)
+TEST(a_lone_spinner_hears_and_the_progress_sleeps_on)
 {
     struct bell b;
     struct sleeper progress_thread, caller;
 
-    (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
     sleeper_start(&caller, &b, BELL_CALLER, HOUR_NS);
@@ -153,12 +142,11 @@ static void a_lone_spinner_hears_and_the_progress_sleeps_on(void **state)
     bell_fini(&b);
 }
 
-static void ring_all_wakes_both_sides(void **state)
+TEST(ring_all_wakes_both_sides)
 {
     struct bell b;
     struct sleeper sleepers[4];
 
-    (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int i = 0; i < 4; i++)
         sleeper_start(&sleepers[i], &b, i % 2 ? BELL_PROGRESS : BELL_CALLER, 0);
@@ -168,12 +156,11 @@ static void ring_all_wakes_both_sides(void **state)
     bell_fini(&b);
 }
 
-static void an_attending_caller_leaves_unheard_rings_to_the_progress(void **state)
+TEST(an_attending_caller_leaves_unheard_rings_to_the_progress)
 {
     struct bell b;
     struct sleeper progress_thread;
 
-    (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
     bell_attend(&b);
@@ -222,11 +209,10 @@ static void play_second(void *arg)
     play(arg, 1);
 }
 
-static void turns_are_never_lost(void **state)
+TEST(turns_are_never_lost)
 {
     static const uint64_t spins_ns[] = {0, 1, 50 * NS_PER_US};
 
-    (void)state;
     for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
         struct game g = {.spin_ns = spins_ns[i]};
         struct thread second;
@@ -271,12 +257,11 @@ static void ring_in_gaps(void *arg)
     }
 }
 
-static void rings_between_look_and_sleep_are_heard(void **state)
+TEST(rings_between_look_and_sleep_are_heard)
 {
     struct gap g = {.work = 0};
     struct thread ringer;
 
-    (void)state;
     assert_int_equal(bell_init(&g.bell), HEARTH_OK);
     assert_int_equal(thread_start(&ringer, "ringer", ring_in_gaps, &g), HEARTH_OK);
     for (int taken = 0; taken < ROUNDS;) {
@@ -364,12 +349,11 @@ static void call_at_house(void *arg)
     }
 }
 
-static void nobody_waits_for_ever_when_callers_come_and_go(void **state)
+TEST(nobody_waits_for_ever_when_callers_come_and_go)
 {
     struct house h = {.taken = 0};
     struct thread progress_thread, ringers[RINGERS], callers[CALLERS];
 
-    (void)state;
     assert_int_equal(bell_init(&h.bell), HEARTH_OK);
     assert_int_equal(thread_start(&progress_thread, "progress thread", keep_house, &h), HEARTH_OK);
     for (int i = 0; i < CALLERS; i++)
@@ -385,20 +369,4 @@ static void nobody_waits_for_ever_when_callers_come_and_go(void **state)
     thread_join(&progress_thread);
     assert_int_equal(h.taken, RINGERS * ITEMS);
     bell_fini(&h.bell);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_since_heard_ends_the_wait_at_once),
-        cmocka_unit_test(deadlines_end_the_wait),
-        cmocka_unit_test(the_progress_sleeps_on_while_a_caller_waits),
-        cmocka_unit_test(a_lone_spinner_hears_and_the_progress_sleeps_on),
-        cmocka_unit_test(ring_all_wakes_both_sides),
-        cmocka_unit_test(an_attending_caller_leaves_unheard_rings_to_the_progress),
-        cmocka_unit_test(turns_are_never_lost),
-        cmocka_unit_test(rings_between_look_and_sleep_are_heard),
-        cmocka_unit_test(nobody_waits_for_ever_when_callers_come_and_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real time does not go back; virtual time is what its owner says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/types.h"
 #include "os/clock.h"
+#include "support/suite.h"
 
-static void real_time_goes_forward(void **state)
+TEST(real_time_goes_forward)
 {
     struct clock clock = {NULL};
     uint64_t start = clock_now(&clock), last = start;
 
-    (void)state;
     for (int i = 0; i < 10000; i++) {
         uint64_t now = i % 2 ? clock_now(&clock) : clock_real();
         assert_true(now >= last);
@@ -25,37 +18,25 @@ static void real_time_goes_forward(void **state)
         continue;
 }
 
-static void virtual_time_is_what_is_written(void **state)
+TEST(virtual_time_is_what_is_written)
 {
     uint64_t now_ns = 5;
     struct clock clock = {&now_ns};
 
-    (void)state;
     assert_int_equal(clock_now(&clock), 5);
     now_ns = UINT64_MAX;
     assert_true(clock_now(&clock) == UINT64_MAX);
 }
 
 /* Nobody can put this machine to sleep here: but the time is no other for having been asked. */
-static void sleep_of_the_machine_does_not_shrink(void **state)
+TEST(sleep_of_the_machine_does_not_shrink)
 {
     uint64_t first = clock_asleep(), last = first;
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         uint64_t now = clock_asleep();
         assert_true(now + NS_PER_S > last); /* two clocks are read one after the other */
         last = now > last ? now : last;
     }
     assert_true(last - first < 60 * NS_PER_S);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(real_time_goes_forward),
-        cmocka_unit_test(virtual_time_is_what_is_written),
-        cmocka_unit_test(sleep_of_the_machine_does_not_shrink),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Datagrams arrive as they were cut, in batches or not; a port that nobody has is told of. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/datagram.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 #define BUFFER      (1 << 21)

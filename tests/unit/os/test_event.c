@@ -2,16 +2,11 @@
 /* An event becomes readable when it is signalled, and stays so until it is cleared. */
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/event.h"
+#include "support/suite.h"
 
 static int readable(const struct event *e)
 {
@@ -19,11 +14,10 @@ static int readable(const struct event *e)
     return poll(&p, 1, 0);
 }
 
-static void readable_after_the_signal(void **state)
+TEST(readable_after_the_signal)
 {
     struct event e;
 
-    (void)state;
     assert_int_equal(event_open(&e), HEARTH_OK);
     assert_int_equal(readable(&e), 0);
     event_signal(&e);
@@ -35,12 +29,11 @@ static void readable_after_the_signal(void **state)
     event_close(&e);
 }
 
-static void a_cleared_event_can_be_signalled_again(void **state)
+TEST(a_cleared_event_can_be_signalled_again)
 {
     static const int signals[] = {0, 1, 2, 31, 32, 33, 64, 1000, 20000};
     struct event e;
 
-    (void)state;
     assert_int_equal(event_open(&e), HEARTH_OK);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         for (int n = 0; n < signals[i]; n++)
@@ -56,11 +49,10 @@ static void a_cleared_event_can_be_signalled_again(void **state)
 }
 
 /* More than a pipe holds. */
-static void signals_never_block(void **state)
+TEST(signals_never_block)
 {
     struct event e;
 
-    (void)state;
     assert_int_equal(event_open(&e), HEARTH_OK);
     for (int i = 0; i < 20000; i++)
         event_signal(&e);
@@ -68,11 +60,10 @@ static void signals_never_block(void **state)
     event_close(&e);
 }
 
-static void descriptors_have_manners(void **state)
+TEST(descriptors_have_manners)
 {
     struct event e;
 
-    (void)state;
     assert_int_equal(event_open(&e), HEARTH_OK);
     const int fds[2] = {e.read_fd, e.write_fd};
     for (int i = 0; i < 2; i++) {
@@ -84,12 +75,11 @@ static void descriptors_have_manners(void **state)
         assert_int_equal(fcntl(fds[i], F_GETFD), -1);
 }
 
-static void no_descriptor_left_is_an_error(void **state)
+TEST(no_descriptor_left_is_an_error)
 {
     struct rlimit before, none;
     struct event e = {-7, -7};
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
     none.rlim_cur = 0;
@@ -98,16 +88,4 @@ static void no_descriptor_left_is_an_error(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(status, HEARTH_SYSTEM);
     assert_int_equal(e.read_fd, -7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readable_after_the_signal),
-        cmocka_unit_test(a_cleared_event_can_be_signalled_again),
-        cmocka_unit_test(signals_never_block),
-        cmocka_unit_test(descriptors_have_manners),
-        cmocka_unit_test(no_descriptor_left_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A forked child does not keep a connection open, and its own descriptors are its own. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/fork.h"
+#include "support/suite.h"
 
 static bool is_open(int fd)
 {
@@ -26,9 +20,8 @@ static void child_ends_well(pid_t pid)
     assert_int_equal(status, 0);
 }
 
-static void test_child_has_none_of_it(void **state)
+TEST(test_child_has_none_of_it)
 {
-    (void)state;
     int marked[2], other[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, marked), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, other), 0);
@@ -48,9 +41,8 @@ static void test_child_has_none_of_it(void **state)
 }
 
 /* What the child opens gets the number of what was closed, and a child of it keeps that. */
-static void test_marks_are_not_inherited(void **state)
+TEST(test_marks_are_not_inherited)
 {
-    (void)state;
     int fd = dup(STDERR_FILENO);
     assert_true(fd >= 0);
     fork_closes(fd);
@@ -70,9 +62,8 @@ static void test_marks_are_not_inherited(void **state)
     close(fd);
 }
 
-static void test_what_is_out_of_range_is_let_be(void **state)
+TEST(test_what_is_out_of_range_is_let_be)
 {
-    (void)state;
     fork_closes(-1);
     fork_keeps(-1);
     fork_closes(FORK_FD_MAX + 1);
@@ -81,14 +72,4 @@ static void test_what_is_out_of_range_is_let_be(void **state)
     if (pid == 0)
         _exit(is_open(STDERR_FILENO) ? 0 : 1);
     child_ends_well(pid);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_child_has_none_of_it),
-        cmocka_unit_test(test_marks_are_not_inherited),
-        cmocka_unit_test(test_what_is_out_of_range_is_let_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

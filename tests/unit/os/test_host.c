@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine is known, its networks are told apart, and the right address is chosen. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/host.h"
 #include "os/host_file.h"
+#include "support/suite.h"
 
 #define SOON_NS (clock_real() + 30 * NS_PER_S)
 
@@ -35,12 +28,11 @@ static void assert_addr(const struct sock_addr *addr, const char *text)
 
 /* ---- who ---- */
 
-static void processes_of_one_user_share_an_id(void **state)
+TEST(processes_of_one_user_share_an_id)
 {
     uint64_t id = 0, again = 1;
     int code;
 
-    (void)state;
     assert_int_equal(host_id(&id), HEARTH_OK);
     assert_int_equal(host_id(&again), HEARTH_OK);
     assert_true(id == again && id != 0);
@@ -59,11 +51,10 @@ static void processes_of_one_user_share_an_id(void **state)
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
 }
 
-static void the_name_is_printable_and_terminated(void **state)
+TEST(the_name_is_printable_and_terminated)
 {
     char name[256], cut[4] = "###";
 
-    (void)state;
     host_name(name, sizeof name);
     assert_true(name[0] != '\0');
     for (const char *c = name; *c != '\0'; c++)
@@ -73,11 +64,10 @@ static void the_name_is_printable_and_terminated(void **state)
     assert_memory_equal(cut, name, strlen(cut));
 }
 
-static void small_files_are_read_whole(void **state)
+TEST(small_files_are_read_whole)
 {
     char path[64], text[8];
 
-    (void)state;
     snprintf(path, sizeof path, "/tmp/hearth-test-file-%d", (int)getpid());
     assert_false(file_read(path, text, sizeof text));
     FILE *file = fopen(path, "w");
@@ -92,7 +82,7 @@ static void small_files_are_read_whole(void **state)
 
 /* ---- networks ---- */
 
-static void names_tell_kinds(void **state)
+TEST(names_tell_kinds)
 {
     static const struct {
         const char *name;
@@ -105,7 +95,6 @@ static void names_tell_kinds(void **state)
         {"wg0", INTERFACE_TUNNEL},      {"tailscale0", INTERFACE_TUNNEL}, {"ztabcdef", INTERFACE_TUNNEL},
         {"ppp0", INTERFACE_TUNNEL},     {"tap0", INTERFACE_OTHER},        {"strange", INTERFACE_OTHER}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(interface_kind_of_name(rows[i].name), rows[i].kind);
     assert_false(interface_wireless("lo"));
@@ -113,12 +102,11 @@ static void names_tell_kinds(void **state)
     assert_false(interface_wireless("../net/lo"));
 }
 
-static void interfaces_are_listed_best_first(void **state)
+TEST(interfaces_are_listed_best_first)
 {
     struct interface list[INTERFACES_MAX];
     int count = 0, loopbacks = 0;
 
-    (void)state;
     assert_int_equal(host_interfaces(list, &count), HEARTH_OK);
     assert_in_range(count, 1, INTERFACES_MAX);
     for (int i = 0; i < count; i++) {
@@ -133,13 +121,12 @@ static void interfaces_are_listed_best_first(void **state)
     assert_true(loopbacks > 0);
 }
 
-static void own_addresses_are_known(void **state)
+TEST(own_addresses_are_known)
 {
     static const char *const ours[] = {"127.0.0.1:9", "127.3.4.5", "[::1]:9", "0.0.0.0", "::", "unix:@x"};
     static const char *const others[] = {"203.0.113.77", "[2001:db8:77::1]:9"};
     struct sock_addr addr;
 
-    (void)state;
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
         assert_int_equal(sock_addr_parse(ours[i], 0, &addr), HEARTH_OK);
         assert_true(host_owns(&addr));
@@ -152,7 +139,7 @@ static void own_addresses_are_known(void **state)
 
 /* ---- choosing ---- */
 
-static void the_best_is_told(void **state)
+TEST(the_best_is_told)
 {
     const struct interface list[] = {
         interface_of("eth0", INTERFACE_WIRE, true, "192.168.1.2"),
@@ -167,7 +154,6 @@ static void the_best_is_told(void **state)
     };
     struct sock_addr addrs[8];
 
-    (void)state;
     assert_int_equal(host_best(list, 9, false, addrs, 8), 3);
     assert_addr(&addrs[0], "192.168.1.2:0");
     assert_addr(&addrs[1], "[2001:db8::2]:0");
@@ -188,13 +174,12 @@ static void the_best_is_told(void **state)
     assert_int_equal(host_best(list + 2, 1, false, addrs, 8), 0);
 }
 
-static void every_interface_by_default(void **state)
+TEST(every_interface_by_default)
 {
     struct sock_addr listen, addrs[4];
     struct error error;
     int count = 0;
 
-    (void)state;
     assert_int_equal(host_choose(NULL, NULL, 52416, SOON_NS, &listen, addrs, 4, &count, &error), HEARTH_OK);
     assert_true(sock_addr_wildcard(&listen));
     assert_int_equal(sock_addr_port(&listen), 52416);
@@ -205,7 +190,7 @@ static void every_interface_by_default(void **state)
     }
 }
 
-static void bind_by_name_and_by_address(void **state)
+TEST(bind_by_name_and_by_address)
 {
     static const char *const binds[][2] = {
         {"lo", "127.0.0.1:7"}, {"127.0.0.9", "127.0.0.9:7"}, {"::1", "[::1]:7"}};
@@ -213,7 +198,6 @@ static void bind_by_name_and_by_address(void **state)
     struct error error;
     int count = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
         assert_int_equal(host_choose(binds[i][0], NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
                          HEARTH_OK);
@@ -227,13 +211,12 @@ static void bind_by_name_and_by_address(void **state)
         assert_int_equal(sock_addr_family(&addrs[i]), SOCK_IPV4);
 }
 
-static void what_is_advertised_is_told(void **state)
+TEST(what_is_advertised_is_told)
 {
     struct sock_addr listen, addrs[4];
     struct error error;
     int count = 0;
 
-    (void)state;
     assert_int_equal(host_choose(NULL, "203.0.113.7:99", 7, SOON_NS, &listen, addrs, 4, &count, &error),
                      HEARTH_OK);
     assert_int_equal(count, 1);
@@ -244,13 +227,12 @@ static void what_is_advertised_is_told(void **state)
     assert_addr(&listen, "127.0.0.1:7");
 }
 
-static void bad_wishes_are_explained(void **state)
+TEST(bad_wishes_are_explained)
 {
     struct sock_addr listen, addrs[4];
     struct error error;
     int count = -7;
 
-    (void)state;
     assert_int_equal(host_choose("203.0.113.7", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
                      HEARTH_INVALID);
     assert_non_null(strstr(error.text, "\"203.0.113.7\""));
@@ -266,22 +248,4 @@ static void bad_wishes_are_explained(void **state)
     assert_int_equal(host_choose(NULL, "0.0.0.0", 7, SOON_NS, &listen, addrs, 4, &count, &error),
                      HEARTH_INVALID);
     assert_int_equal(count, -7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_of_one_user_share_an_id),
-        cmocka_unit_test(the_name_is_printable_and_terminated),
-        cmocka_unit_test(small_files_are_read_whole),
-        cmocka_unit_test(names_tell_kinds),
-        cmocka_unit_test(interfaces_are_listed_best_first),
-        cmocka_unit_test(own_addresses_are_known),
-        cmocka_unit_test(the_best_is_told),
-        cmocka_unit_test(every_interface_by_default),
-        cmocka_unit_test(bind_by_name_and_by_address),
-        cmocka_unit_test(what_is_advertised_is_told),
-        cmocka_unit_test(bad_wishes_are_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

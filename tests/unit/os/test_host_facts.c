@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the machine has is told the same each time, to each process, and fit to be shown. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/host_facts.h"
 #include "os/thread.h"
+#include "support/suite.h"
 
-static void facts_are_those_of_the_system(void **state)
+TEST(facts_are_those_of_the_system)
 {
     struct host_facts facts;
     struct utsname name;
-    (void)state;
     memset(&facts, 0xff, sizeof facts);
     host_facts(&facts);
     assert_true(facts.machine != 0);
@@ -32,10 +25,9 @@ static void facts_are_those_of_the_system(void **state)
     assert_non_null(strstr(facts.platform, name.machine));
 }
 
-static void platform_is_short_and_printable(void **state)
+TEST(platform_is_short_and_printable)
 {
     struct host_facts facts;
-    (void)state;
     host_facts(&facts);
     size_t len = strnlen(facts.platform, sizeof facts.platform);
     assert_in_range(len, 1, sizeof facts.platform - 1);
@@ -44,11 +36,10 @@ static void platform_is_short_and_printable(void **state)
 }
 
 /* One key on two machines was copied: so it must be the same machine to all processes on it. */
-static void processes_see_the_same_machine(void **state)
+TEST(processes_see_the_same_machine)
 {
     struct host_facts mine, theirs;
     int status, ends[2];
-    (void)state;
     host_facts(&mine);
     host_facts(&theirs);
     assert_memory_equal(&mine, &theirs, sizeof mine);
@@ -65,14 +56,4 @@ static void processes_see_the_same_machine(void **state)
     close(ends[0]);
     close(ends[1]);
     assert_memory_equal(&mine, &theirs, sizeof mine);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts_are_those_of_the_system),
-        cmocka_unit_test(platform_is_short_and_printable),
-        cmocka_unit_test(processes_see_the_same_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

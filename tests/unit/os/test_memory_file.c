@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file without a name: its bytes are there for whoever holds the descriptor, and for a program only when it
  * was handed on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "os/memory_file.h"
+#include "support/suite.h"
 
 static const char words[] = "not for everybody";
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     char read_back[64] = "";
     struct stat about;
     int fd = -1;
-    (void)state;
     assert_int_equal(memory_file_make(words, sizeof words, &fd), HEARTH_OK);
     assert_true(fd > STDERR_FILENO);
     assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
@@ -38,10 +29,9 @@ static void test_bytes(void **state)
 }
 
 /* Also where a standard descriptor is free. */
-static void test_above_standard(void **state)
+TEST(test_above_standard)
 {
     int saved = dup(STDIN_FILENO), fd = -1;
-    (void)state;
     close(STDIN_FILENO);
     int status = memory_file_make(words, sizeof words, &fd);
     assert_true(dup2(saved, STDIN_FILENO) == STDIN_FILENO);
@@ -70,11 +60,10 @@ static int program_finds(int fd, bool handed_on)
     return WEXITSTATUS(status);
 }
 
-static void test_hand_on(void **state)
+TEST(test_hand_on)
 {
     static const char line[] = "not for everybody\n";
     int fd = -1;
-    (void)state;
     assert_int_equal(memory_file_make(line, strlen(line), &fd), HEARTH_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     int code = program_finds(fd, false);
@@ -82,11 +71,4 @@ static void test_hand_on(void **state)
     assert_int_equal(program_finds(fd, true), 0);
     close(fd);
     assert_int_equal(memory_file_hand_on(fd), HEARTH_SYSTEM);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_above_standard),
-                                       cmocka_unit_test(test_hand_on)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

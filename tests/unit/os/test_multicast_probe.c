@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A probe ends by its deadline, and says what it found. Only loopback is used: other networks stay quiet. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/clock.h"
 #include "os/multicast_probe.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (20 * NS_PER_S) /* against hangs only: what works, works at once */
 
 /* Loopback carries multicast of IPv4 wherever there is any; that of IPv6 not everywhere. */
-static void test_loopback(void **state)
+TEST(test_loopback)
 {
     struct interface at = {.name = "lo", .kind = INTERFACE_LOOPBACK, .up = true};
     struct error error;
-    (void)state;
     assert_int_equal(sock_addr_parse("127.0.0.1", 0, &at.addr), HEARTH_OK);
     if (!host_owns(&at.addr))
         skip();
@@ -27,11 +19,10 @@ static void test_loopback(void **state)
         fail_msg("%s", error.text);
 }
 
-static void test_all_end(void **state)
+TEST(test_all_end)
 {
     struct interface list[INTERFACES_MAX];
     int count = 0;
-    (void)state;
     assert_int_equal(host_interfaces(list, &count), HEARTH_OK);
     for (int i = 0; i < count; i++) {
         struct error error;
@@ -45,19 +36,11 @@ static void test_all_end(void **state)
     }
 }
 
-static void test_nobodys_address(void **state)
+TEST(test_nobodys_address)
 {
     struct interface at = {.name = "nothing0", .up = true};
     struct error error;
-    (void)state;
     assert_int_equal(sock_addr_parse("203.0.113.77", 0, &at.addr), HEARTH_OK);
     assert_int_equal(multicast_probe(&at, clock_real() + NS_PER_MS, &error), HEARTH_SYSTEM);
     assert_non_null(strstr(error.text, "nothing0"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loopback), cmocka_unit_test(test_all_end),
-                                       cmocka_unit_test(test_nobodys_address)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

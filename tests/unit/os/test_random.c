@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random bytes come in any number and do not repeat. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/random.h"
+#include "support/suite.h"
 
-static void draws_differ(void **state)
+TEST(draws_differ)
 {
     uint8_t draws[16][32];
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         assert_int_equal(random_bytes(draws[i], sizeof draws[i]), HEARTH_OK);
         for (int j = 0; j < i; j++)
@@ -23,9 +14,8 @@ static void draws_differ(void **state)
     }
 }
 
-static void only_the_asked_bytes_are_written(void **state)
+TEST(only_the_asked_bytes_are_written)
 {
-    (void)state;
     for (size_t len = 0; len <= 40; len++) {
         uint8_t bytes[48];
         memset(bytes, 0x55, sizeof bytes);
@@ -36,12 +26,11 @@ static void only_the_asked_bytes_are_written(void **state)
 }
 
 /* More than one call of the system may give at once. */
-static void large_draws_are_filled_to_the_end(void **state)
+TEST(large_draws_are_filled_to_the_end)
 {
     size_t len = (size_t)1 << 20, ones = 0;
     uint8_t *bytes = calloc(len, 1);
 
-    (void)state;
     assert_non_null(bytes);
     assert_int_equal(random_bytes(bytes, len), HEARTH_OK);
     for (size_t i = len - 1024; i < len; i++)
@@ -49,14 +38,4 @@ static void large_draws_are_filled_to_the_end(void **state)
     /* 8192 bits, deviation 45: ten of them never happens. */
     assert_in_range(ones, 4096 - 450, 4096 + 450);
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_differ),
-        cmocka_unit_test(only_the_asked_bytes_are_written),
-        cmocka_unit_test(large_draws_are_filled_to_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

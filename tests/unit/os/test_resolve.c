@@ -4,20 +4,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/resolve.h"
 #include "os/thread.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 #define THREADS     16              /* that may be unanswered */
@@ -93,12 +86,11 @@ static int look_up(const char *text, struct sock_addr addrs[RESOLVE_MAX], int *c
     return resolve(text, 77, clock_real() + PATIENCE_NS, addrs, count, error);
 }
 
-static void numbers_are_not_looked_up(void **state)
+TEST(numbers_are_not_looked_up)
 {
     struct sock_addr addrs[RESOLVE_MAX];
     int count = 0, before = atomic_load(&asked);
 
-    (void)state;
     assert_int_equal(resolve("10.1.2.3", 77, 0, addrs, &count, NULL), HEARTH_OK);
     assert_int_equal(count, 1);
     assert_addr(&addrs[0], "10.1.2.3:77");
@@ -109,13 +101,12 @@ static void numbers_are_not_looked_up(void **state)
     assert_int_equal(atomic_load(&asked), before);
 }
 
-static void names_give_addresses_once_each(void **state)
+TEST(names_give_addresses_once_each)
 {
     struct sock_addr addrs[RESOLVE_MAX];
     struct error error;
     int count = 0;
 
-    (void)state;
     assert_int_equal(look_up("node-1.example:52416", addrs, &count, &error), HEARTH_OK);
     assert_int_equal(count, 2);
     assert_addr(&addrs[0], "10.0.0.1:52416");
@@ -125,7 +116,7 @@ static void names_give_addresses_once_each(void **state)
     assert_addr(&addrs[7], "10.0.0.7:77");
 }
 
-static void failures_name_the_host(void **state)
+TEST(failures_name_the_host)
 {
     static const struct {
         const char *text, *word;
@@ -134,7 +125,6 @@ static void failures_name_the_host(void **state)
     struct error error;
     int count = -7;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(look_up(rows[i].text, addrs, &count, &error), HEARTH_SYSTEM);
         assert_non_null(strstr(error.text, rows[i].word));
@@ -142,7 +132,7 @@ static void failures_name_the_host(void **state)
     }
 }
 
-static void bad_forms_are_refused(void **state)
+TEST(bad_forms_are_refused)
 {
     static const char *const bad[] = {
         "",       ":1",        "host:",     "host:x",    "host:65536", "host:1:2", "ho st", "host..x",
@@ -155,7 +145,6 @@ static void bad_forms_are_refused(void **state)
     struct error error;
     int count = -7, before = atomic_load(&asked);
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         error_clear(&error);
         assert_int_equal(resolve_check(bad[i], &error), HEARTH_INVALID);
@@ -174,13 +163,12 @@ static void bad_forms_are_refused(void **state)
 }
 
 /* Those that do not answer are left behind, up to a limit; when they answer there is room again. */
-static void slow_look_ups_are_left_behind(void **state)
+TEST(slow_look_ups_are_left_behind)
 {
     struct sock_addr addrs[RESOLVE_MAX];
     struct error error;
     int count = -7, status;
 
-    (void)state;
     atomic_store(&held, true);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(resolve("slow:1", 0, clock_real() + NS_PER_MS, addrs, &count, &error),
@@ -200,14 +188,13 @@ static void slow_look_ups_are_left_behind(void **state)
     assert_int_equal(look_up("slow", addrs, &count, &error), HEARTH_OK);
 }
 
-static void nobody_waits_for_a_lookup(void **state)
+TEST(nobody_waits_for_a_lookup)
 {
     struct sock_addr addrs[RESOLVE_MAX];
     struct lookup *lookup = NULL;
     struct error error;
     int count = 0, status;
 
-    (void)state;
     atomic_store(&held, true);
     assert_int_equal(lookup_begin("slow:5", 77, &lookup, &error), HEARTH_OK);
     assert_int_equal(lookup_ask(lookup, addrs, &count, &error), HEARTH_PENDING);
@@ -225,14 +212,4 @@ static void nobody_waits_for_a_lookup(void **state)
     lookup_close(lookup);
     assert_int_equal(lookup_begin("ho st", 77, &lookup, &error), HEARTH_INVALID);
     lookup_close(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_not_looked_up), cmocka_unit_test(names_give_addresses_once_each),
-        cmocka_unit_test(failures_name_the_host),    cmocka_unit_test(bad_forms_are_refused),
-        cmocka_unit_test(nobody_waits_for_a_lookup), cmocka_unit_test(slow_look_ups_are_left_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

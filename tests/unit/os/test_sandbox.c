@@ -2,14 +2,7 @@
 /* What a process cannot do any more once it has given up its rights, and what it still can. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -18,10 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/sandbox.h"
 #include "os/sock.h"
+#include "support/suite.h"
 
 #define UNSUPPORTED 77
 
@@ -149,30 +141,17 @@ static int with_datagrams(void)
     return 0;
 }
 
-static void no_path_leads_to_a_file(void **state)
+TEST_WITH(no_path_leads_to_a_file, begin, end)
 {
-    (void)state;
     in_child(without_files);
 }
 
-static void calls_that_are_not_needed_fail(void **state)
+TEST_WITH(calls_that_are_not_needed_fail, begin, end)
 {
-    (void)state;
     in_child(without_calls);
 }
 
-static void datagrams_and_memory_still_go(void **state)
+TEST_WITH(datagrams_and_memory_still_go, begin, end)
 {
-    (void)state;
     in_child(with_datagrams);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_path_leads_to_a_file, begin, end),
-        cmocka_unit_test_setup_teardown(calls_that_are_not_needed_fail, begin, end),
-        cmocka_unit_test_setup_teardown(datagrams_and_memory_still_go, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

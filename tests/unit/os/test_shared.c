@@ -5,21 +5,14 @@
 #define _GNU_SOURCE /* memfd_create */
 #endif
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/shared.h"
+#include "support/suite.h"
 
 static void new_memory_is_zero_and_shared(void **state)
 {

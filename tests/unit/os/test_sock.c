@@ -4,24 +4,16 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/clock.h"
 #include "os/sock.h"
+#include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 
@@ -40,7 +32,7 @@ static bool ready(int fd, bool to_send)
 
 /* ---- addresses ---- */
 
-static void text_and_back(void **state)
+TEST(text_and_back)
 {
     static const char *const same[] = {"192.168.1.2:52416", "0.0.0.0:0",       "[::1]:80",     "[::]:65535",
                                        "[2001:db8::7]:1",   "unix:/run/x y/z", "unix:@job-7:a"};
@@ -53,7 +45,6 @@ static void text_and_back(void **state)
     char text[SOCK_TEXT_MAX], longest[113];
     struct sock_addr addr;
 
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         assert_int_equal(sock_addr_parse(same[i], 77, &addr), HEARTH_OK);
         sock_addr_text(&addr, text, sizeof text);
@@ -77,7 +68,7 @@ static void text_and_back(void **state)
     assert_string_equal(text, "no");
 }
 
-static void bad_text_is_refused(void **state)
+TEST(bad_text_is_refused)
 {
     static const char *const bad[] = {"",
                                       "host",
@@ -118,7 +109,6 @@ static void bad_text_is_refused(void **state)
     char longer[256];
     struct sock_addr addr = {.len = 7};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(sock_addr_parse(bad[i], 1, &addr), HEARTH_INVALID);
     memset(longer, '1', sizeof longer);
@@ -139,7 +129,7 @@ static void bad_text_is_refused(void **state)
     assert_int_equal(sock_addr_parse(longer, 1, &addr), HEARTH_OK);
 }
 
-static void addresses_know_what_they_are(void **state)
+TEST(addresses_know_what_they_are)
 {
     static const struct {
         const char *text;
@@ -154,7 +144,6 @@ static void addresses_know_what_they_are(void **state)
         {"unix:@x", SOCK_UNIX, 0, true, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sock_addr addr = addr_of(rows[i].text), other = addr;
         assert_int_equal(sock_addr_family(&addr), rows[i].family);
@@ -174,12 +163,11 @@ static void addresses_know_what_they_are(void **state)
     assert_false(sock_addr_loopback(&none));
 }
 
-static void as_they_travel_and_back(void **state)
+TEST(as_they_travel_and_back)
 {
     struct sock_addr addr = addr_of("10.0.0.1:4660"), back;
     struct net_addr net;
 
-    (void)state;
     assert_true(sock_addr_to_net(&addr, &net));
     assert_memory_equal(&net, &((struct net_addr){4, 4660, 0, {10, 0, 0, 1}}), sizeof net);
     back = sock_addr_of(&net);
@@ -265,13 +253,12 @@ static void exchange(const int ends[2])
     assert_int_equal(sock_send(ends[0], out, 1), HEARTH_PEER_LOST);
 }
 
-static void every_family_connects(void **state)
+TEST(every_family_connects)
 {
     char file[64];
     snprintf(file, sizeof file, "unix:/tmp/hearth-test-sock-%d", (int)getpid());
     const char *const where[] = {"127.0.0.1:0", "[::1]:0", "[::]:0", file, "unix:@hearth-test-sock"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         int ends[2], listener;
         join(where[i], ends, &listener);
@@ -284,13 +271,12 @@ static void every_family_connects(void **state)
 }
 
 /* "::" hears IPv4, and says so in plain IPv4. */
-static void every_interface_means_both_families(void **state)
+TEST(every_interface_means_both_families)
 {
     struct sock_addr any = addr_of("[::]:0"), bound, from, to = addr_of("127.0.0.1:0");
     struct error error;
     int listener, fds[2];
 
-    (void)state;
     assert_int_equal(sock_listen(&any, 8, &listener, &bound, &error), HEARTH_OK);
     sock_addr_set_port(&to, sock_addr_port(&bound));
     struct sock_addr here = addr_of("127.0.0.2:0");
@@ -306,12 +292,11 @@ static void every_interface_means_both_families(void **state)
     sock_unlisten(listener);
 }
 
-static void an_address_in_use_is_a_limit(void **state)
+TEST(an_address_in_use_is_a_limit)
 {
     static const char *const where[] = {"127.0.0.1:0", "unix:@hearth-test-twice",
                                         "unix:/tmp/hearth-test-twice"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         struct sock_addr addr = addr_of(where[i]), bound;
         struct error error;
@@ -329,14 +314,13 @@ static void an_address_in_use_is_a_limit(void **state)
     }
 }
 
-static void a_file_nobody_listens_on_is_replaced(void **state)
+TEST(a_file_nobody_listens_on_is_replaced)
 {
     struct sock_addr addr = addr_of("unix:/tmp/hearth-test-stale");
     struct error error;
     struct stat s;
     int fd;
 
-    (void)state;
     assert_int_equal(sock_listen(&addr, 8, &fd, NULL, &error), HEARTH_OK);
     assert_int_equal(stat("/tmp/hearth-test-stale", &s), 0);
     assert_int_equal(s.st_mode & 0777, 0600);
@@ -356,14 +340,13 @@ static void a_file_nobody_listens_on_is_replaced(void **state)
     unlink("/tmp/hearth-test-stale");
 }
 
-static void nobody_there_is_a_lost_peer(void **state)
+TEST(nobody_there_is_a_lost_peer)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
     struct error error;
     char text[SOCK_TEXT_MAX];
     int fd;
 
-    (void)state;
     assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
     sock_unlisten(fd);
     sock_addr_text(&bound, text, sizeof text);
@@ -382,13 +365,12 @@ static void nobody_there_is_a_lost_peer(void **state)
 }
 
 /* The kernel lets a socket dial itself: both ends are one. Such a connection is none. */
-static void nobody_meets_itself(void **state)
+TEST(nobody_meets_itself)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
     struct error error;
     int fd;
 
-    (void)state;
     assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
     sock_unlisten(fd);
     assert_int_equal(sock_dial(&bound, &bound, &fd, &error), HEARTH_OK);
@@ -397,13 +379,12 @@ static void nobody_meets_itself(void **state)
     sock_close(fd);
 }
 
-static void an_address_of_others_cannot_be_listened_on(void **state)
+TEST(an_address_of_others_cannot_be_listened_on)
 {
     struct sock_addr addr = addr_of("192.0.2.77:1"), from = addr_of("127.0.0.1:0");
     struct error error;
     int fd = -7;
 
-    (void)state;
     assert_int_equal(sock_listen(&addr, 8, &fd, NULL, &error), HEARTH_SYSTEM);
     assert_non_null(strstr(error.text, "192.0.2.77:1"));
     assert_int_equal(sock_dial(&from, &addr, &fd, &error), HEARTH_SYSTEM);
@@ -415,14 +396,13 @@ static void an_address_of_others_cannot_be_listened_on(void **state)
     sock_unlisten(-1);
 }
 
-static void no_descriptor_left(void **state)
+TEST(no_descriptor_left)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
     struct rlimit before, none;
     struct error error;
     int listener, fd, other = -7, pair[2];
 
-    (void)state;
     assert_int_equal(sock_listen(&addr, 8, &listener, &bound, &error), HEARTH_OK);
     assert_int_equal(sock_dial(&bound, NULL, &fd, &error), HEARTH_OK);
     assert_true(ready(listener, false));
@@ -447,7 +427,7 @@ static void no_descriptor_left(void **state)
     assert_int_equal(sock_accept(listener, &other, NULL), HEARTH_SYSTEM);
 }
 
-static void a_full_socket_takes_no_more(void **state)
+TEST(a_full_socket_takes_no_more)
 {
     static char bytes[1 << 16];
     struct iovec piece = {bytes, sizeof bytes};
@@ -455,7 +435,6 @@ static void a_full_socket_takes_no_more(void **state)
     ssize_t done;
     size_t sent = 0, got = 0;
 
-    (void)state;
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     assert_manners(fds[0]);
     while ((done = sock_send(fds[0], &piece, 1)) > 0)
@@ -480,12 +459,11 @@ static void a_full_socket_takes_no_more(void **state)
     sock_close(fds[0]);
 }
 
-static void waiting_ends_at_its_deadline(void **state)
+TEST(waiting_ends_at_its_deadline)
 {
     struct sock_wait item = {.want_recv = true};
     int fds[2];
 
-    (void)state;
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     item.fd = fds[0];
     uint64_t deadline_ns = clock_real() + 2 * NS_PER_MS;
@@ -497,11 +475,10 @@ static void waiting_ends_at_its_deadline(void **state)
     sock_close(fds[1]);
 }
 
-static void no_signal_is_raised(void **state)
+TEST(no_signal_is_raised)
 {
     int fds[2];
 
-    (void)state;
     assert_ptr_equal(signal(SIGPIPE, SIG_DFL), SIG_DFL);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     sock_close(fds[1]);
@@ -512,13 +489,12 @@ static void no_signal_is_raised(void **state)
     sock_close(fds[0]);
 }
 
-static void tuning(void **state)
+TEST(tuning)
 {
     struct sock_tuning wish = {.congestion = true, .send_bytes = 100000, .recv_bytes = 120000};
     int ends[2], listener, value;
     socklen_t len = sizeof value;
 
-    (void)state;
     join("127.0.0.1:0", ends, &listener);
     for (int i = 0; i < 2; i++) {
         sock_tune(ends[i], &wish);
@@ -547,12 +523,11 @@ static void tuning(void **state)
 
 /* ---- descriptors ---- */
 
-static void descriptors_travel(void **state)
+TEST(descriptors_travel)
 {
     int pair[2], pipes[2][2], got[SOCK_FDS_MAX], count = 7;
     char text[8] = "";
 
-    (void)state;
     assert_int_equal(sock_pair(pair), HEARTH_OK);
     assert_int_equal(pipe(pipes[0]), 0);
     assert_int_equal(pipe(pipes[1]), 0);
@@ -593,12 +568,11 @@ static void descriptors_travel(void **state)
     close(pipes[1][0]);
 }
 
-static void descriptors_wait_for_room(void **state)
+TEST(descriptors_wait_for_room)
 {
     static char bytes[1 << 16];
     int pair[2], status;
 
-    (void)state;
     assert_int_equal(sock_pair(pair), HEARTH_OK);
     while (sock_send(pair[0], &(struct iovec){bytes, sizeof bytes}, 1) > 0) {
     }
@@ -611,11 +585,10 @@ static void descriptors_wait_for_room(void **state)
 }
 
 /* A process that became another user is not us: only root can play both. */
-static void another_user_is_seen(void **state)
+TEST(another_user_is_seen)
 {
     int ends[2], listener;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     join("unix:@hearth-test-user", ends, &listener);
@@ -629,30 +602,4 @@ static void another_user_is_seen(void **state)
     sock_close(ends[0]);
     sock_close(ends[1]);
     sock_unlisten(listener);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_and_back),
-        cmocka_unit_test(bad_text_is_refused),
-        cmocka_unit_test(addresses_know_what_they_are),
-        cmocka_unit_test(as_they_travel_and_back),
-        cmocka_unit_test(every_family_connects),
-        cmocka_unit_test(every_interface_means_both_families),
-        cmocka_unit_test(an_address_in_use_is_a_limit),
-        cmocka_unit_test(a_file_nobody_listens_on_is_replaced),
-        cmocka_unit_test(nobody_there_is_a_lost_peer),
-        cmocka_unit_test(nobody_meets_itself),
-        cmocka_unit_test(an_address_of_others_cannot_be_listened_on),
-        cmocka_unit_test(no_descriptor_left),
-        cmocka_unit_test(a_full_socket_takes_no_more),
-        cmocka_unit_test(waiting_ends_at_its_deadline),
-        cmocka_unit_test(no_signal_is_raised),
-        cmocka_unit_test(tuning),
-        cmocka_unit_test(descriptors_travel),
-        cmocka_unit_test(descriptors_wait_for_room),
-        cmocka_unit_test(another_user_is_seen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

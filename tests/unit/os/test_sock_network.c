@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that one machine may have for the asking count as one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "os/sock.h"
+#include "support/suite.h"
 
 static uint64_t network(const char *text)
 {
@@ -17,7 +11,7 @@ static uint64_t network(const char *text)
     return sock_addr_network(&addr);
 }
 
-static void one_network(void **state)
+TEST(one_network)
 {
     static const char *const same[][2] = {
         {"192.0.2.7:1", "192.0.2.7:2"},
@@ -27,38 +21,25 @@ static void one_network(void **state)
         {"unix:/tmp/a", "unix:@b"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         assert_true(network(same[i][0]) == network(same[i][1]));
 }
 
-static void different_networks(void **state)
+TEST(different_networks)
 {
     static const char *const all[] = {
         "192.0.2.7:1",         "192.0.2.8:1",         "0.0.0.0:1",   "[::1]:1",     "[2001:db8:1:2::1]:1",
         "[2001:db8:1:3::1]:1", "[2001:db8:2:2::1]:1", "[fe80::1]:1", "unix:/tmp/a",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         for (size_t k = 0; k < i; k++)
             assert_false(network(all[i]) == network(all[k]));
 }
 
 /* The same prefix is used on every link. */
-static void links_have_their_own(void **state)
+TEST(links_have_their_own)
 {
-    (void)state;
     assert_false(network("[fe80::1%lo]:1") == network("[fe80::1]:1"));
     assert_true(network("[fe80::1%lo]:1") == network("[fe80::2%lo]:1"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_network),
-        cmocka_unit_test(different_networks),
-        cmocka_unit_test(links_have_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

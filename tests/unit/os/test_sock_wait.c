@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting for descriptors in a list that is longer than the process may have files open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/clock.h"
 #include "os/sock.h"
+#include "support/suite.h"
 
 #define FILES 32
 #define ITEMS 100
 
-static void empty_places_cost_nothing(void **state)
+TEST(empty_places_cost_nothing)
 {
     struct rlimit before, few;
     struct sock_wait items[ITEMS];
     int fds[2];
 
-    (void)state;
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = (struct rlimit){.rlim_cur = FILES, .rlim_max = before.rlim_max};
@@ -39,12 +33,4 @@ static void empty_places_cost_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     sock_close(fds[0]);
     sock_close(fds[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_places_cost_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

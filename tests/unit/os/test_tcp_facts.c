@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the system says of a TCP connection over loopback; of other things it says nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/uio.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/sock.h"
 #include "os/tcp_facts.h"
+#include "support/suite.h"
 
 #define HELD_BYTES 16384
 
@@ -53,9 +48,8 @@ static size_t fill(void)
     return all;
 }
 
-static void a_round_trip_is_known_where_the_system_tells(void **state)
+TEST_WITH(a_round_trip_is_known_where_the_system_tells, connect_both, close_both)
 {
-    (void)state;
 #if defined(__linux__) && !defined(HEARTH_POSIX)
     assert_in_range(tcp_least_round_trip(near), 1, 10 * NS_PER_S);
 #else
@@ -63,11 +57,10 @@ static void a_round_trip_is_known_where_the_system_tells(void **state)
 #endif
 }
 
-static void of_other_things_none_is_known(void **state)
+TEST(of_other_things_none_is_known)
 {
     int pair[2];
 
-    (void)state;
     assert_int_equal(sock_pair(pair), HEARTH_OK);
     assert_int_equal(tcp_least_round_trip(pair[0]), 0);
     tcp_hold_back(pair[0], HELD_BYTES);
@@ -76,9 +69,8 @@ static void of_other_things_none_is_known(void **state)
     assert_int_equal(tcp_least_round_trip(-1), 0);
 }
 
-static void less_waits_when_it_is_held_back(void **state)
+TEST_WITH(less_waits_when_it_is_held_back, connect_both, close_both)
 {
-    (void)state;
     tcp_hold_back(near, HELD_BYTES);
     size_t held = fill();
     assert_true(held > 0);
@@ -86,15 +78,4 @@ static void less_waits_when_it_is_held_back(void **state)
     tcp_hold_back(near, 0);
     assert_true(fill() > HELD_BYTES);
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_round_trip_is_known_where_the_system_tells, connect_both,
-                                        close_both),
-        cmocka_unit_test(of_other_things_none_is_known),
-        cmocka_unit_test_setup_teardown(less_waits_when_it_is_held_back, connect_both, close_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

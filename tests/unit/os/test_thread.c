@@ -2,18 +2,12 @@
 /* Threads run, carry a name and take no signals; locks exclude; the process is known after a fork. */
 #define _GNU_SOURCE 1 /* pthread_getname_np, sched_setaffinity */
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "os/thread.h"
+#include "support/suite.h"
 
 struct report {
     int runs;
@@ -37,7 +31,7 @@ static void network_scan(void *arg)
     }
 }
 
-static void a_thread_runs_named_and_without_signals(void **state)
+TEST(a_thread_runs_named_and_without_signals)
 {
     static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGUSR1, SIGUSR2,
                                   SIGCHLD, SIGALRM, SIGPIPE, SIGWINCH};
@@ -45,7 +39,6 @@ static void a_thread_runs_named_and_without_signals(void **state)
     struct thread t;
     sigset_t before, after;
 
-    (void)state;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     assert_int_equal(thread_start(&t, "hearth-a-long-name", network_scan, &r), HEARTH_OK);
     thread_join(&t);
@@ -58,13 +51,12 @@ static void a_thread_runs_named_and_without_signals(void **state)
     }
 }
 
-static void trylock_fails_while_another_holds(void **state)
+TEST(trylock_fails_while_another_holds)
 {
     struct mutex lock;
     struct report r = {.lock = &lock};
     struct thread t;
 
-    (void)state;
     assert_int_equal(mutex_init(&lock), HEARTH_OK);
     mutex_lock(&lock);
     assert_int_equal(thread_start(&t, "t", network_scan, &r), HEARTH_OK);
@@ -98,12 +90,11 @@ static void count_up(void *arg)
     }
 }
 
-static void a_mutex_excludes(void **state)
+TEST(a_mutex_excludes)
 {
     struct counter c = {.value = 0};
     struct thread threads[4];
 
-    (void)state;
     assert_int_equal(mutex_init(&c.lock), HEARTH_OK);
     for (int i = 0; i < 4; i++)
         assert_int_equal(thread_start(&threads[i], "count", count_up, &c), HEARTH_OK);
@@ -113,11 +104,10 @@ static void a_mutex_excludes(void **state)
     mutex_fini(&c.lock);
 }
 
-static void processors_are_counted(void **state)
+TEST(processors_are_counted)
 {
     int count = cpu_count();
 
-    (void)state;
     assert_in_range(count, 1, 65536);
     thread_relax();
 #if defined(HEARTH_POSIX)
@@ -136,11 +126,10 @@ static void processors_are_counted(void **state)
 #endif
 }
 
-static void the_process_id_differs_after_a_fork(void **state)
+TEST(the_process_id_differs_after_a_fork)
 {
     int parent = process_id(), status;
 
-    (void)state;
     pid_t child = fork();
     if (child == 0)
         _exit(process_id() != parent ? 0 : 1);
@@ -148,16 +137,4 @@ static void the_process_id_differs_after_a_fork(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(process_id(), parent);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_runs_named_and_without_signals),
-        cmocka_unit_test(trylock_fails_while_another_holds),
-        cmocka_unit_test(a_mutex_excludes),
-        cmocka_unit_test(processors_are_counted),
-        cmocka_unit_test(the_process_id_differs_after_a_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

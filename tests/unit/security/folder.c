@@ -2,21 +2,15 @@
 /* Folders, files and children for the tests of key files. */
 #define _GNU_SOURCE
 #include "folder.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #ifdef __linux__
 #include <linux/filter.h>

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bare GnuTLS over memory, with keys and certificates of any kind. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include <gnutls/abstract.h>
 #include <gnutls/x509.h>
@@ -15,6 +8,7 @@
 #include "security/knock.h"
 
 #include "rogue.h"
+#include "support/suite.h"
 
 static ssize_t pull(gnutls_transport_ptr_t arg, void *target, size_t len)
 {

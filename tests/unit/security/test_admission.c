@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handshakes are made at a bounded rate, and a source that floods does not use up those of others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "security/admission.h"
+#include "support/suite.h"
 
 #define MANY (10 * ADMISSION_BURST)
 
@@ -31,9 +25,8 @@ static int taken(uint64_t source, bool weak, int tries)
     return count;
 }
 
-static void a_burst_and_then_so_many_a_second(void **state)
+TEST_WITH(a_burst_and_then_so_many_a_second, begin, NULL)
 {
-    (void)state;
     assert_int_equal(taken(1, false, MANY), ADMISSION_BURST);
     for (int i = 0; i < 3; i++) {
         now_ns += NS_PER_S;
@@ -48,9 +41,8 @@ static void a_burst_and_then_so_many_a_second(void **state)
     assert_int_equal(taken(1, false, MANY), ADMISSION_BURST + 100);
 }
 
-static void a_flood_leaves_others_their_share(void **state)
+TEST_WITH(a_flood_leaves_others_their_share, begin, NULL)
 {
-    (void)state;
     for (int second = 0; second < 100; second++) {
         (void)taken(1, false, MANY);
         if (second % 10 == 9) /* who has not come for a while has all of it */
@@ -64,9 +56,8 @@ static void a_flood_leaves_others_their_share(void **state)
     assert_int_equal(taken(1, false, MANY), 0);
 }
 
-static void weak_knocks_have_the_share_of_their_source(void **state)
+TEST_WITH(weak_knocks_have_the_share_of_their_source, begin, NULL)
 {
-    (void)state;
     assert_int_equal(taken(1, true, MANY), ADMISSION_SHARE_BURST);
     now_ns += NS_PER_S;
     assert_int_equal(taken(1, true, MANY), ADMISSION_SHARE_PER_S);
@@ -78,9 +69,8 @@ static void weak_knocks_have_the_share_of_their_source(void **state)
 }
 
 /* However many sources repeat what they have heard elsewhere. */
-static void weak_knocks_never_use_up_the_reserve(void **state)
+TEST_WITH(weak_knocks_never_use_up_the_reserve, begin, NULL)
 {
-    (void)state;
     for (int second = 0; second < 20; second++) {
         for (uint64_t source = 100; source < 1000; source++)
             (void)taken(source, true, 10);
@@ -89,11 +79,10 @@ static void weak_knocks_never_use_up_the_reserve(void **state)
     }
 }
 
-static void all_sources_together_are_bounded(void **state)
+TEST_WITH(all_sources_together_are_bounded, begin, NULL)
 {
     int count = 0;
 
-    (void)state;
     for (uint64_t source = 1; source < 10000; source++)
         count += taken(source, source % 2 == 0, 3);
     assert_int_equal(count, ADMISSION_BURST + ADMISSION_RESERVE);
@@ -102,16 +91,4 @@ static void all_sources_together_are_bounded(void **state)
     for (uint64_t source = 1; source < 10000; source++)
         count += taken(source, source % 2 == 0, 3);
     assert_int_equal(count, ADMISSION_PER_S);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_burst_and_then_so_many_a_second, begin),
-        cmocka_unit_test_setup(a_flood_leaves_others_their_share, begin),
-        cmocka_unit_test_setup(weak_knocks_have_the_share_of_their_source, begin),
-        cmocka_unit_test_setup(weak_knocks_never_use_up_the_reserve, begin),
-        cmocka_unit_test_setup(all_sources_together_are_bounded, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

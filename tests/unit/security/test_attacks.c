@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whoever has no secret, another one, the wrong key, or somebody else's proof: refused, and told why. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "security/proof.h"
 
 #include "folder.h"
 #include "rogue.h"
+#include "support/suite.h"
 
 #define CLUSTER 1
 #define OTHER   2
@@ -56,13 +48,12 @@ static int tear_down(void **state)
 
 /* ---- strangers ---- */
 
-static void test_other_secret(void **state)
+TEST_WITH(test_other_secret, set_up, tear_down)
 {
     struct credentials *eve = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
     char expected[ERROR_TEXT_MAX], id[NAMESPACE_TEXT];
     int signatures = ends_signatures;
 
-    (void)state;
     namespace_text(secret_namespace(credentials_secret(eve)), id);
     (void)snprintf(expected, sizeof expected, "it has another secret (its namespace is %.8s...)", id);
     end_open(&dialler, eve, CHANNEL_DIALS);
@@ -93,14 +84,13 @@ static void knocks_with(const char *name, const char *text, gnutls_alert_descrip
     end_close(&listener);
 }
 
-static void test_no_knock(void **state)
+TEST_WITH(test_no_knock, set_up, tear_down)
 {
     static const char none[] = "it does not know the secret (no knock)";
     static const char wrong[] = "its knock is wrong: it does not know the secret, or means another "
                                 "listener";
     char changed[sizeof knock];
 
-    (void)state;
     knocks_with(NULL, none, GNUTLS_A_UNRECOGNIZED_NAME);
     knocks_with("example.org", none, GNUTLS_A_UNRECOGNIZED_NAME);
     memcpy(changed, knock, sizeof knock);
@@ -159,11 +149,10 @@ static const char *about(const struct credentials *whose, const char *rest)
     return text;
 }
 
-static void test_revoked_dialler(void **state)
+TEST_WITH(test_revoked_dialler, set_up, tear_down)
 {
     struct credentials *cat;
 
-    (void)state;
     cat = trusting(&credentials_self(ann)->node, true);
     end_open(&dialler, ann, CHANNEL_DIALS);
     end_open(&listener, cat, CHANNEL_LISTENS);
@@ -178,11 +167,10 @@ static void test_revoked_dialler(void **state)
     credentials_close(cat);
 }
 
-static void test_revoked_listener(void **state)
+TEST_WITH(test_revoked_listener, set_up, tear_down)
 {
     struct credentials *cat;
 
-    (void)state;
     cat = trusting(&credentials_self(bob)->node, true);
     end_open(&dialler, cat, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
@@ -193,11 +181,10 @@ static void test_revoked_listener(void **state)
     credentials_close(cat);
 }
 
-static void test_unlisted(void **state)
+TEST_WITH(test_unlisted, set_up, tear_down)
 {
     struct credentials *cat;
 
-    (void)state;
     cat = trusting(&credentials_self(ann)->node, false);
     ends_join(&dialler, &listener, ann, cat);
     end_close(&dialler);
@@ -212,13 +199,12 @@ static void test_unlisted(void **state)
 }
 
 /* Who is not listed and does not have the secret either is turned away for the first. */
-static void test_unlisted_rogue(void **state)
+TEST_WITH(test_unlisted_rogue, set_up, tear_down)
 {
     struct credentials *cat;
     struct rogue rogue;
     uint8_t nothing[PROOF_LEN] = {0};
 
-    (void)state;
     cat = trusting(&credentials_self(ann)->node, false);
     end_open(&listener, cat, CHANNEL_LISTENS);
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
@@ -256,12 +242,11 @@ static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
 }
 
 /* The machinery of these tests is right: with secret, key and role as they should be, a rogue is a member. */
-static void test_rogue_with_everything(void **state)
+TEST_WITH(test_rogue_with_everything, set_up, tear_down)
 {
     struct rogue rogue;
     struct identity identity;
 
-    (void)state;
     rogue_joins(&rogue, &(struct rogue_wish){.knock = knock}, &listener, bob, ann);
     identity = rogue_identity(&rogue, 0xe);
     assert_true(channel_ready(listener.channel));
@@ -271,9 +256,8 @@ static void test_rogue_with_everything(void **state)
 }
 
 /* What a member that knows the secret may not do: say that it is somebody else, or turn the roles around. */
-static void test_member_claims_to_be_another(void **state)
+TEST_WITH(test_member_claims_to_be_another, set_up, tear_down)
 {
-    (void)state;
     for (int lie = 0; lie < 5; lie++) {
         uint8_t message[PROOF_LEN];
         struct rogue rogue;
@@ -303,12 +287,11 @@ static void test_member_claims_to_be_another(void **state)
 }
 
 /* A proof was given to a rogue; it shows it elsewhere, later. */
-static void test_repeated_proof(void **state)
+TEST_WITH(test_repeated_proof, set_up, tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue first, second;
 
-    (void)state;
     rogue_is_dialled(&first, proof);
     rogue_dials(&second);
     rogue_say(&second, &listener, proof, PROOF_LEN);
@@ -319,13 +302,12 @@ static void test_repeated_proof(void **state)
 }
 
 /* The same two members, and the proof of their last session. */
-static void test_proof_of_last_session(void **state)
+TEST_WITH(test_proof_of_last_session, set_up, tear_down)
 {
     struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
     uint8_t message[PROOF_LEN];
     struct rogue first, second;
 
-    (void)state;
     rogue_dials(&first);
     proof.dialler = rogue_identity(&first, 0xe);
     assert_int_equal(proof_make(ann, first.session, &proof, message), HEARTH_OK);
@@ -341,12 +323,11 @@ static void test_proof_of_last_session(void **state)
     rogue_close(&first);
 }
 
-static void test_reflected_proof(void **state)
+TEST_WITH(test_reflected_proof, set_up, tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue rogue;
 
-    (void)state;
     rogue_is_dialled(&rogue, proof);
     rogue_say(&rogue, &dialler, proof, PROOF_LEN);
     end_refused(&dialler, HEARTH_PROTOCOL, wrong_proof);
@@ -355,12 +336,11 @@ static void test_reflected_proof(void **state)
 }
 
 /* The same node at both ends: what its dialling channel says is shown to its listening one. */
-static void test_proof_back_to_its_node(void **state)
+TEST_WITH(test_proof_back_to_its_node, set_up, tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue there, back;
 
-    (void)state;
     rogue_is_dialled(&there, proof);
     end_open(&listener, ann, CHANNEL_LISTENS);
     rogue_open(&back, &(struct rogue_wish){.knock = knock});
@@ -372,12 +352,11 @@ static void test_proof_back_to_its_node(void **state)
 }
 
 /* Between two members, with his own certificate, and all that they say carried on. */
-static void test_man_in_the_middle(void **state)
+TEST_WITH(test_man_in_the_middle, set_up, tear_down)
 {
     uint8_t message[PROOF_LEN];
     struct rogue to_ann, to_bob;
 
-    (void)state;
     rogue_is_dialled(&to_ann, message);
     rogue_dials(&to_bob);
     rogue_say(&to_bob, &listener, message, PROOF_LEN);
@@ -390,7 +369,7 @@ static void test_man_in_the_middle(void **state)
 }
 
 /* As above, but he says yes to the dialler with what he has. */
-static void test_listener_without_secret(void **state)
+TEST_WITH(test_listener_without_secret, set_up, tear_down)
 {
     static const struct {
         size_t len;
@@ -409,7 +388,6 @@ static void test_listener_without_secret(void **state)
         {4000, {0x48, 0x50, 1, 1, 0, 0, 0, 0}, "its proof has not 64 bytes"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t message[4000] = {0}, proof[PROOF_LEN];
         struct rogue rogue;
@@ -423,7 +401,7 @@ static void test_listener_without_secret(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST_WITH(test_refusals, set_up, tear_down)
 {
     static const struct {
         enum proof_reason reason;
@@ -435,7 +413,6 @@ static void test_refusals(void **state)
         {PROOF_LATER, "it is busy: come again later"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t message[PROOF_LEN];
         struct rogue rogue;
@@ -451,12 +428,11 @@ static void test_refusals(void **state)
 
 /* ---- whole handshakes again ---- */
 
-static void test_repeated_handshake(void **state)
+TEST_WITH(test_repeated_handshake, set_up, tear_down)
 {
     static struct caught said;
     int signatures;
 
-    (void)state;
     said.len = 0;
     end_open(&dialler, ann, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
@@ -476,11 +452,10 @@ static void test_repeated_handshake(void **state)
 }
 
 /* The listener's side of an earlier session does not fool a dialler. */
-static void test_repeated_answer(void **state)
+TEST_WITH(test_repeated_answer, set_up, tear_down)
 {
     static struct caught said;
 
-    (void)state;
     said.len = 0;
     ends_join(&dialler, &listener, ann, bob);
     end_close(&dialler);
@@ -499,42 +474,14 @@ static void test_repeated_answer(void **state)
 }
 
 /* A dialler that hears itself. */
-static void test_mirror(void **state)
+TEST_WITH(test_mirror, set_up, tear_down)
 {
     uint8_t bytes[4096];
     size_t len;
 
-    (void)state;
     end_open(&dialler, ann, CHANNEL_DIALS);
     len = end_take(&dialler, bytes, sizeof bytes);
     (void)end_feed(&dialler, bytes, len, 0);
     end_refused(&dialler, HEARTH_PROTOCOL,
                 "its TLS is wrong: An unexpected TLS handshake packet was received.");
-}
-
-#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_members(test_other_secret),
-        with_members(test_no_knock),
-        with_members(test_revoked_dialler),
-        with_members(test_revoked_listener),
-        with_members(test_unlisted),
-        with_members(test_unlisted_rogue),
-        with_members(test_rogue_with_everything),
-        with_members(test_member_claims_to_be_another),
-        with_members(test_repeated_proof),
-        with_members(test_proof_of_last_session),
-        with_members(test_reflected_proof),
-        with_members(test_proof_back_to_its_node),
-        with_members(test_man_in_the_middle),
-        with_members(test_listener_without_secret),
-        with_members(test_refusals),
-        with_members(test_repeated_handshake),
-        with_members(test_repeated_answer),
-        with_members(test_mirror),
-    };
-    return cmocka_run_group_tests_name("attacks", tests, NULL, NULL);
 }

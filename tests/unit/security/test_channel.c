@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends that have the same secret: however their bytes are cut, they come to know each other and talk. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/prng.h"
 #include "security/records.h"
 
 #include "ends.h"
 #include "folder.h"
+#include "support/suite.h"
 
 #define SUITE_AT                                                                                             \
     44 /* in a listener's first flight: behind headers, version, random and an empty session id */

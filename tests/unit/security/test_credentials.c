@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of a node's credentials: the same node to everybody, another instance, a life of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ends.h"
 #include "folder.h"
+#include "support/suite.h"
 
 static int begin(void **state)
 {
@@ -42,12 +35,11 @@ static void join(const struct credentials *a, const struct credentials *b)
     end_close(&listener);
 }
 
-static void a_copy_is_the_same_node_and_another_instance(void **state)
+TEST_WITH(a_copy_is_the_same_node_and_another_instance, begin, end)
 {
     struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1});
     struct credentials *other = ends_node(&(struct node_wish){.secret = 7, .instance = 5});
     struct credentials *copy = copy_of(node, 2);
-    (void)state;
     assert_true(node_id_equal(&credentials_self(copy)->node, &credentials_self(node)->node));
     assert_int_equal(credentials_self(copy)->instance, 2);
     assert_int_equal(credentials_self(node)->instance, 1);
@@ -66,14 +58,13 @@ static void a_copy_is_the_same_node_and_another_instance(void **state)
     credentials_close(other);
 }
 
-static void a_copy_reads_the_list_itself(void **state)
+TEST_WITH(a_copy_reads_the_list_itself, begin, end)
 {
     const char *path = folder_path("trust");
     struct trust_list *list, *writer;
     struct node_id friend = {{1, 2, 3}};
     struct trust_entry entry = {.id = friend, .name = "friend"};
     struct error error;
-    (void)state;
     assert_int_equal(trust_list_open(&ends_heap, path, &list, &error), HEARTH_OK);
     struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1, .trust = list});
     struct credentials *copy = copy_of(node, 2);
@@ -89,13 +80,12 @@ static void a_copy_reads_the_list_itself(void **state)
     credentials_close(copy);
 }
 
-static void a_list_that_cannot_be_read_makes_no_copy(void **state)
+TEST_WITH(a_list_that_cannot_be_read_makes_no_copy, begin, end)
 {
     const char *path = folder_path("trust");
     struct trust_list *list;
     struct credentials *copy = NULL;
     struct error error;
-    (void)state;
     assert_int_equal(trust_list_open(&ends_heap, path, &list, &error), HEARTH_OK);
     struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1, .trust = list});
     file_put(path, "nonsense\n", 9, 0600);
@@ -104,13 +94,12 @@ static void a_list_that_cannot_be_read_makes_no_copy(void **state)
     credentials_close(node);
 }
 
-static void a_copy_that_gets_no_memory_leaves_nothing(void **state)
+TEST_WITH(a_copy_that_gets_no_memory_leaves_nothing, begin, end)
 {
     struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1});
     struct credentials *copy = NULL;
     struct error error;
     int status = HEARTH_NO_MEMORY, after = 0;
-    (void)state;
     for (; status != HEARTH_OK && after < 100; after++) {
         long blocks = (long)ends_heap.blocks;
         ends_heap.fail_after = after;
@@ -124,15 +113,4 @@ static void a_copy_that_gets_no_memory_leaves_nothing(void **state)
     assert_in_range(after, 2, 99); /* it failed, and then it did not */
     credentials_close(copy);
     credentials_close(node);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_copy_is_the_same_node_and_another_instance, begin, end),
-        cmocka_unit_test_setup_teardown(a_copy_reads_the_list_itself, begin, end),
-        cmocka_unit_test_setup_teardown(a_list_that_cannot_be_read_makes_no_copy, begin, end),
-        cmocka_unit_test_setup_teardown(a_copy_that_gets_no_memory_leaves_nothing, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

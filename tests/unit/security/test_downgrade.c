@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers that want other TLS than ours: older, with other keys, certificates or protocols. None gets in. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "rogue.h"
+#include "support/suite.h"
 
 #define PARTS "NONE:+AEAD:+CTYPE-X509:+VERS-TLS1.3:%DISABLE_TLS13_COMPAT_MODE"
 
@@ -82,7 +75,7 @@ static void answer(const struct attempt *attempt)
     end_close(&dialler);
 }
 
-static void test_diallers(void **state)
+TEST_WITH(test_diallers, set_up, tear_down)
 {
     static const struct attempt attempts[] = {
         {{.priority = ROGUE_TLS12}, HEARTH_PROTOCOL, no_tls13, 0},
@@ -102,12 +95,11 @@ static void test_diallers(void **state)
         {{.priority = ROGUE_COMPAT}, HEARTH_PROTOCOL, "it sends what is no TLS record", 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
         dial(&attempts[i]);
 }
 
-static void test_listeners(void **state)
+TEST_WITH(test_listeners, set_up, tear_down)
 {
     static const struct attempt attempts[] = {
         {{.priority = ROGUE_TLS12}, HEARTH_PEER_LOST, speaks_no_tls13, 0},
@@ -125,7 +117,6 @@ static void test_listeners(void **state)
         {{.priority = ROGUE_COMPAT}, HEARTH_PROTOCOL, "it sends what is no TLS record", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
         answer(&attempts[i]);
 }
@@ -138,7 +129,7 @@ static bool count_guest(void *arg, bool weak)
     return true;
 }
 
-static void test_retry(void **state)
+TEST_WITH(test_retry, set_up, tear_down)
 {
     int guests = 0;
     struct channel_setup setup = {.heap = &ends_heap,
@@ -148,7 +139,6 @@ static void test_retry(void **state)
                                   .admit_arg = &guests};
     struct rogue rogue;
 
-    (void)state;
     listener = (struct end){.status = HEARTH_PENDING};
     assert_int_equal(channel_open(&setup, &listener.channel, &listener.error), HEARTH_OK);
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock,
@@ -161,16 +151,4 @@ static void test_retry(void **state)
     assert_int_equal(guests, 1);
     rogue_close(&rogue);
     end_close(&listener);
-}
-
-#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_members(test_diallers),
-        with_members(test_listeners),
-        with_members(test_retry),
-    };
-    return cmocka_run_group_tests_name("downgrade", tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Node keys in memory: ids and signatures. test_node_key_file.c has the file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <nettle/eddsa.h>
 
 #include "security/node_key.h"
+#include "support/suite.h"
 
 /* The public key of the second example in RFC 8032, and its digest. */
 static const uint8_t public_key[PUBLIC_KEY_LEN] = {
@@ -17,12 +11,11 @@ static const uint8_t public_key[PUBLIC_KEY_LEN] = {
     0x9c, 0x98, 0x2c, 0xcf, 0x2e, 0xc4, 0x96, 0x8c, 0xc0, 0xcd, 0x55, 0xf1, 0x2a, 0xf4, 0x66, 0x0c};
 #define ID "b4f403514003c9ce67e0c3552e21ebfde117f88a550a03f1a387bfb495c0a35d"
 
-static void ids_are_digests_with_two_spellings(void **state)
+TEST(ids_are_digests_with_two_spellings)
 {
     struct node_id id, again;
     char text[NODE_ID_TEXT], brief[NODE_ID_SHORT];
 
-    (void)state;
     node_id_of(public_key, &id);
     node_id_text(&id, text);
     assert_string_equal(text, ID);
@@ -34,13 +27,12 @@ static void ids_are_digests_with_two_spellings(void **state)
     assert_false(node_id_equal(&id, &again));
 }
 
-static void other_texts_are_no_ids(void **state)
+TEST(other_texts_are_no_ids)
 {
     static const char *const bad[] = {"", "pkt0-6ma0-0f4w", (ID "0"), (ID " "), ("x4" ID)};
     char text[NODE_ID_TEXT] = ID;
     struct node_id id = {{7}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(node_id_parse(bad[i], &id), HEARTH_INVALID);
     for (size_t i = 0; i < NODE_ID_TEXT - 1; i++) {
@@ -52,7 +44,7 @@ static void other_texts_are_no_ids(void **state)
     assert_int_equal(id.bytes[0], 7); /* set only on success */
 }
 
-static void fresh_keys_differ_and_sign(void **state)
+TEST(fresh_keys_differ_and_sign)
 {
     struct node_key *a = NULL, *b = NULL;
     struct error error;
@@ -60,7 +52,6 @@ static void fresh_keys_differ_and_sign(void **state)
     uint8_t signature[SIGNATURE_LEN];
     const uint8_t message[] = "the quick brown fox";
 
-    (void)state;
     assert_int_equal(node_key_fresh(&a, &error), HEARTH_OK);
     assert_int_equal(node_key_fresh(&b, &error), HEARTH_OK);
     assert_memory_not_equal(node_key_public(a), node_key_public(b), PUBLIC_KEY_LEN);
@@ -77,14 +68,13 @@ static void fresh_keys_differ_and_sign(void **state)
     node_key_close(NULL);
 }
 
-static void a_copy_signs_alike_and_lives_longer(void **state)
+TEST(a_copy_signs_alike_and_lives_longer)
 {
     struct node_key *key = NULL, *copy = NULL;
     struct error error;
     struct node_id id;
     uint8_t first[SIGNATURE_LEN], second[SIGNATURE_LEN];
 
-    (void)state;
     assert_int_equal(node_key_fresh(&key, &error), HEARTH_OK);
     assert_int_equal(node_key_copy(key, &copy, &error), HEARTH_OK);
     id = *node_key_id(key);
@@ -94,15 +84,4 @@ static void a_copy_signs_alike_and_lives_longer(void **state)
     node_key_sign(copy, "text", 4, second);
     assert_memory_equal(first, second, SIGNATURE_LEN);
     node_key_close(copy);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_digests_with_two_spellings),
-        cmocka_unit_test(other_texts_are_no_ids),
-        cmocka_unit_test(fresh_keys_differ_and_sign),
-        cmocka_unit_test(a_copy_signs_alike_and_lives_longer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

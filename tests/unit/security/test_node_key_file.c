@@ -5,13 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,11 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "folder.h"
 #include "security/key_line.h"
 #include "security/node_key.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define PROCESSES 8

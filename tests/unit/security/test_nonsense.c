@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that are no handshake, or none of a sane peer: refused at the first sign of it, in bounded memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "security/records.h"
 
 #include "ends.h"
+#include "support/suite.h"
 
 #define HEADER   RECORD_HEADER_LEN
 #define HELLO    0x01
@@ -66,7 +59,7 @@ static size_t both_refuse(const void *bytes, size_t len, int status, const char 
     return read;
 }
 
-static void test_no_tls(void **state)
+TEST_WITH(test_no_tls, set_up, tear_down)
 {
     static const char *const others[] = {
         "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
@@ -83,19 +76,17 @@ static void test_no_tls(void **state)
     };
     static const uint8_t zeros[SOME_LEN], empty[] = {22, 3, 3, 0, 0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_int_equal(both_refuse(others[i], strlen(others[i]), HEARTH_PROTOCOL, no_tls), HEADER);
     assert_int_equal(both_refuse(zeros, sizeof zeros, HEARTH_PROTOCOL, no_tls), HEADER);
     assert_int_equal(both_refuse(empty, sizeof empty, HEARTH_PROTOCOL, no_tls), HEADER);
 }
 
-static void test_random_bytes(void **state)
+TEST_WITH(test_random_bytes, set_up, tear_down)
 {
     uint8_t bytes[SOME_LEN];
     struct prng prng;
 
-    (void)state;
     prng_init(&prng, 3);
     for (int i = 0; i < 200; i++) {
         for (size_t k = 0; k < sizeof bytes; k++)
@@ -105,11 +96,10 @@ static void test_random_bytes(void **state)
     }
 }
 
-static void test_long_record(void **state)
+TEST_WITH(test_long_record, set_up, tear_down)
 {
     static const uint8_t header[] = {22, 3, 1, 0x10, 0x01};
 
-    (void)state;
     assert_int_equal(both_refuse(header, sizeof header, HEARTH_PROTOCOL,
                                  "it sends a record of 4097 bytes before it is proven"),
                      HEADER);
@@ -147,9 +137,8 @@ static void endless(struct end *end, size_t record, uint32_t message_len, const 
     end_close(end);
 }
 
-static void test_endless_handshake(void **state)
+TEST_WITH(test_endless_handshake, set_up, tear_down)
 {
-    (void)state;
     endless(&listener, 1, 4000, "its hello is not in one record");
     endless(&listener, 4095, 4095, "its hello is not in one record");
     endless(&listener, 4096, 4097, "its hello is not in one record");
@@ -159,13 +148,12 @@ static void test_endless_handshake(void **state)
 }
 
 /* Silence, a byte, half a record: what an idle stranger holds. */
-static void test_half_open(void **state)
+TEST_WITH(test_half_open, set_up, tear_down)
 {
     static const uint8_t header[] = {22, 3, 1, 0x10, 0x00};
     static uint8_t body[4095];
     uint64_t before = ends_heap.bytes;
 
-    (void)state;
     end_open(&listener, bob, CHANNEL_LISTENS);
     assert_true(ends_heap.bytes - before <= MEMORY / 2);
     (void)end_feed(&listener, header, sizeof header, 0);
@@ -175,7 +163,7 @@ static void test_half_open(void **state)
     assert_true(ends_heap.bytes - before <= MEMORY);
 }
 
-static void test_alerts(void **state)
+TEST_WITH(test_alerts, set_up, tear_down)
 {
     static const struct {
         uint8_t bytes[7];
@@ -193,7 +181,6 @@ static void test_alerts(void **state)
          "its TLS is wrong: An unexpected TLS packet was received."}, /* half an alert */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         end_open(&dialler, ann, CHANNEL_DIALS);
         (void)end_feed(&dialler, cases[i].bytes, sizeof cases[i].bytes, 0);
@@ -232,9 +219,8 @@ static void change(size_t at, bool of_dialler)
     end_close(&listener);
 }
 
-static void test_changed_on_the_way(void **state)
+TEST_WITH(test_changed_on_the_way, set_up, tear_down)
 {
-    (void)state;
     for (size_t at = 3; at < 780; at += 7) {
         change(at, true);
         change(at, false);
@@ -251,12 +237,11 @@ static size_t sealed(uint8_t *record, size_t room)
     return end_take(&dialler, record, room);
 }
 
-static void test_forged_record(void **state)
+TEST_WITH(test_forged_record, set_up, tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len = 0;
 
-    (void)state;
     for (size_t at = HEADER; at == HEADER || at < len; at += 3) {
         ends_join(&dialler, &listener, ann, bob);
         len = sealed(record, sizeof record);
@@ -268,12 +253,11 @@ static void test_forged_record(void **state)
     }
 }
 
-static void test_repeated_record(void **state)
+TEST_WITH(test_repeated_record, set_up, tear_down)
 {
     uint8_t record[SOME_LEN], came[SOME_LEN];
     size_t len;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     len = sealed(record, sizeof record);
     (void)end_feed(&listener, record, len, 0);
@@ -284,12 +268,11 @@ static void test_repeated_record(void **state)
     assert_int_equal(channel_recv(listener.channel, came, sizeof came), 0);
 }
 
-static void test_lost_record(void **state)
+TEST_WITH(test_lost_record, set_up, tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     (void)sealed(record, sizeof record);
     len = sealed(record, sizeof record);
@@ -297,19 +280,18 @@ static void test_lost_record(void **state)
     end_refused(&listener, HEARTH_PROTOCOL, forged);
 }
 
-static void test_reflected_record(void **state)
+TEST_WITH(test_reflected_record, set_up, tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     len = sealed(record, sizeof record);
     (void)end_feed(&dialler, record, len, 0);
     end_refused(&dialler, HEARTH_PROTOCOL, forged);
 }
 
-static void test_late_nonsense(void **state)
+TEST_WITH(test_late_nonsense, set_up, tear_down)
 {
     static const struct {
         uint8_t bytes[7];
@@ -323,7 +305,6 @@ static void test_late_nonsense(void **state)
         {{23, 3, 3, 0, 2, 0, 0}, forged},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ends_join(&dialler, &listener, ann, bob);
         (void)end_feed(&listener, cases[i].bytes, sizeof cases[i].bytes, 0);
@@ -331,25 +312,4 @@ static void test_late_nonsense(void **state)
         end_close(&dialler);
         end_close(&listener);
     }
-}
-
-#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_members(test_no_tls),
-        with_members(test_random_bytes),
-        with_members(test_long_record),
-        with_members(test_endless_handshake),
-        with_members(test_half_open),
-        with_members(test_alerts),
-        with_members(test_changed_on_the_way),
-        with_members(test_forged_record),
-        with_members(test_repeated_record),
-        with_members(test_lost_record),
-        with_members(test_reflected_record),
-        with_members(test_late_nonsense),
-    };
-    return cmocka_run_group_tests_name("nonsense", tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Knock and proof byte for byte, as docs/wire.md has them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <gnutls/crypto.h>
 
 #include "security/knock.h"
 #include "security/proof.h"
 
 #include "rogue.h"
+#include "support/suite.h"
 
 /* Of the secret 01 01 ...; by fuzz/make_proofs.py, which knows the page and not the code. */
 #define NAMESPACE "680aad00a9b68f54693cdd5d0015cd00"
@@ -73,7 +66,7 @@ static void make(enum knock_kind kind, const struct knock_listener *whom, uint32
     assert_int_equal(knock_make(credentials_secret(ann), &target, minute, random, text), HEARTH_OK);
 }
 
-static void test_knock(void **state)
+TEST_WITH(test_knock, set_up, tear_down)
 {
     static const struct {
         const char *text;
@@ -95,7 +88,6 @@ static void test_knock(void **state)
     struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
     char text[KNOCK_LEN + 1];
 
-    (void)state;
     for (int kind = 0; kind < KNOCK_KINDS; kind++) {
         make((enum knock_kind)kind, &listener, MINUTE, text);
         assert_string_equal(text, knocks_of_kinds[kind]);
@@ -105,7 +97,7 @@ static void test_knock(void **state)
 }
 
 /* What was said to one listener is worth nothing at another, unless it was said to all. */
-static void test_knock_elsewhere(void **state)
+TEST_WITH(test_knock_elsewhere, set_up, tear_down)
 {
     const struct {
         struct knock_listener by;
@@ -122,7 +114,6 @@ static void test_knock_elsewhere(void **state)
         {listener_at(3, NULL), KNOCK_WRONG, KNOCK_WRONG},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_NODE]), cases[i].node);
         assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_ADDRESS]), cases[i].address);
@@ -136,13 +127,12 @@ static void test_knock_elsewhere(void **state)
 }
 
 /* Where one clock or the other is wrong, a knock is still right. */
-static void test_knock_late(void **state)
+TEST_WITH(test_knock_late, set_up, tear_down)
 {
     struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
     static const uint32_t clocks[] = {0, 5, MINUTE, UINT32_MAX - 3};
     char text[KNOCK_LEN + 1];
 
-    (void)state;
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         for (uint32_t late = 0; late < 3 * KNOCK_MINUTES_MAX; late++) {
             enum knock_verdict right = late <= KNOCK_MINUTES_MAX ? KNOCK_GOOD : KNOCK_WEAK;
@@ -155,13 +145,12 @@ static void test_knock_late(void **state)
 }
 
 /* Each is taken once, until so many others have come that it is forgotten. */
-static void test_knocks(void **state)
+TEST_WITH(test_knocks, set_up, tear_down)
 {
     static struct knocks knocks;
     struct knock_listener listener = listener_at(2, NULL);
     char text[KNOCK_LEN + 1];
 
-    (void)state;
     for (uint32_t i = 0; i <= KNOCKS_MAX; i++) {
         make(KNOCK_NODE, &listener, i, text);
         assert_true(knocks_add(&knocks, text));
@@ -192,7 +181,7 @@ static void expect_mac(gnutls_session_t session, const struct node_id *listener,
                      0);
 }
 
-static void test_proof(void **state)
+TEST_WITH(test_proof, set_up, tear_down)
 {
     static const uint8_t head[] = {'H', 'P', 1, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, zeros[16];
     uint8_t proof[PROOF_LEN], mac[32];
@@ -200,7 +189,6 @@ static void test_proof(void **state)
     struct rogue rogue;
     struct end dialler;
 
-    (void)state;
     end_open(&dialler, ann, CHANNEL_DIALS);
     rogue_open(&rogue, &(struct rogue_wish){.listens = true});
     rogue_shake(&rogue, &dialler);
@@ -215,22 +203,10 @@ static void test_proof(void **state)
     end_close(&dialler);
 }
 
-static void test_refusal(void **state)
+TEST_WITH(test_refusal, set_up, tear_down)
 {
     uint8_t message[PROOF_LEN], expected[PROOF_LEN] = {'H', 'P', 1, 2, 3};
 
-    (void)state;
     proof_refuse(PROOF_UNLISTED, message);
     assert_memory_equal(message, expected, PROOF_LEN);
-}
-
-#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_members(test_knock),  with_members(test_knock_elsewhere), with_members(test_knock_late),
-        with_members(test_knocks), with_members(test_proof),           with_members(test_refusal),
-    };
-    return cmocka_run_group_tests_name("proof", tests, NULL, NULL);
 }

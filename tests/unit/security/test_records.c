@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records: published vectors, our two ends, GnuTLS at the other end, changes of keys, bytes that nobody
  * sealed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "core/types.h"
 #include "security/records.h"
 #include "support/sealed.h"
+#include "support/suite.h"
 
 #define LEN_MAX (RECORD_DATA_MAX + RECORD_EXTRA + RECORD_UPDATE_LEN)
 
@@ -60,11 +54,10 @@ static const uint8_t rfc_server_bye[24] = {0x17, 0x03, 0x03, 0x00, 0x13, 0xb5, 0
                                            0x71, 0x66, 0xeb, 0xf5, 0x99, 0xd2, 0x47, 0x20,
                                            0xcf, 0xbe, 0x7e, 0xfa, 0x7a, 0x88, 0x64, 0xa9};
 
-static void records_are_those_of_the_rfc(void **state)
+TEST(records_are_those_of_the_rfc)
 {
     struct heap heap;
     uint8_t bytes[50], record[72], opened[50];
-    (void)state;
     heap_init(&heap, 0);
     for (uint8_t i = 0; i < sizeof bytes; i++)
         bytes[i] = i;
@@ -108,11 +101,10 @@ static void world_close(struct world *w)
     assert_int_equal(w->heap.blocks, 0);
 }
 
-static void lengths_and_places(void **state)
+TEST(lengths_and_places)
 {
     static const size_t lens[] = {1,  2,   15,  16,  17,   62,   63,    64,    65,    96,
                                   97, 127, 128, 352, 1000, 4096, 16383, 16384, 16320, 16321};
-    (void)state;
     for (int chacha = 0; chacha < 2; chacha++) {
         struct world *w = world_open(chacha);
         for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
@@ -134,11 +126,10 @@ static void lengths_and_places(void **state)
 }
 
 /* However the bytes are cut, the record is the same. */
-static void pieces_give_the_same_record(void **state)
+TEST(pieces_give_the_same_record)
 {
     static uint8_t whole[LEN_MAX];
     struct prng prng;
-    (void)state;
     prng_init(&prng, 3);
     for (int round = 0; round < 300; round++) {
         struct world *w = world_open(round % 2);
@@ -160,11 +151,10 @@ static void pieces_give_the_same_record(void **state)
     }
 }
 
-static void each_record_differs(void **state)
+TEST(each_record_differs)
 {
     struct world *w = world_open(false);
     uint8_t other[64 + RECORD_EXTRA];
-    (void)state;
     seal(w->end[0], w->plain, 64, w->record);
     seal(w->end[0], w->plain, 64, other);
     assert_memory_not_equal(w->record + 5, other + 5, 64);
@@ -173,10 +163,9 @@ static void each_record_differs(void **state)
 
 /* ---- what is not to be opened ---- */
 
-static void any_changed_bit_is_noticed(void **state)
+TEST(any_changed_bit_is_noticed)
 {
     const size_t len = 40 + RECORD_EXTRA;
-    (void)state;
     for (int chacha = 0; chacha < 2; chacha++) {
         for (size_t bit = 0; bit < len * 8; bit++) {
             struct world *w = world_open(chacha);
@@ -190,11 +179,10 @@ static void any_changed_bit_is_noticed(void **state)
     }
 }
 
-static void replayed_dropped_and_reflected_records_are_noticed(void **state)
+TEST(replayed_dropped_and_reflected_records_are_noticed)
 {
     enum { LEN = 100 + RECORD_EXTRA };
     uint8_t first[LEN], second[LEN], copy[LEN];
-    (void)state;
     for (int way = 0; way < 3; way++) {
         struct world *w = world_open(false);
         seal(w->end[0], w->plain, 100, first);
@@ -212,7 +200,7 @@ static void replayed_dropped_and_reflected_records_are_noticed(void **state)
     }
 }
 
-static void headers_that_are_none(void **state)
+TEST(headers_that_are_none)
 {
     static const struct {
         uint8_t header[RECORD_HEADER_LEN];
@@ -224,7 +212,6 @@ static void headers_that_are_none(void **state)
         {{0x17, 2, 3, 1, 0}, 0},
     };
     struct world *w = world_open(false);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(records_length(cases[i].header), cases[i].len);
     seal(w->end[0], w->plain, 10, w->record);
@@ -232,10 +219,9 @@ static void headers_that_are_none(void **state)
     world_close(w);
 }
 
-static void without_memory_there_are_no_records(void **state)
+TEST(without_memory_there_are_no_records)
 {
     struct heap heap;
-    (void)state;
     heap_init(&heap, 0);
     atomic_store(&heap.fail_after, 0);
     assert_null(records_open_at(&heap, &rfc_client));
@@ -245,12 +231,11 @@ static void without_memory_there_are_no_records(void **state)
 /* ---- changes of keys ---- */
 
 /* So many records under one key, and the next one has a change before it, which the other end follows. */
-static void keys_change_in_time(void **state)
+TEST(keys_change_in_time)
 {
     const uint64_t limit = UINT64_C(1) << 23;
     struct heap heap;
     uint8_t record[LEN_MAX], opened[100];
-    (void)state;
     heap_init(&heap, 0);
     for (int chacha = 0; chacha < 2; chacha++) {
         struct records_start a = {
@@ -272,20 +257,4 @@ static void keys_change_in_time(void **state)
         records_close(in);
     }
     assert_int_equal(heap.blocks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_are_those_of_the_rfc),
-        cmocka_unit_test(lengths_and_places),
-        cmocka_unit_test(pieces_give_the_same_record),
-        cmocka_unit_test(each_record_differs),
-        cmocka_unit_test(any_changed_bit_is_noticed),
-        cmocka_unit_test(replayed_dropped_and_reflected_records_are_noticed),
-        cmocka_unit_test(headers_that_are_none),
-        cmocka_unit_test(without_memory_there_are_no_records),
-        cmocka_unit_test(keys_change_in_time),
-    };
-    return cmocka_run_group_tests_name("records", tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records with GnuTLS's own record layer at the other end, after a real handshake through memory. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <gnutls/gnutls.h>
 
 #include "core/types.h"
 #include "security/records.h"
+#include "support/suite.h"
 
 #define WIRE_BYTES (1u << 20)
 
@@ -217,9 +213,8 @@ static const struct {
 } ways[] = {{AES, CLIENT}, {AES, SERVER}, {CHACHA, CLIENT}, {CHACHA, SERVER}};
 #define WAYS (sizeof ways / sizeof *ways)
 
-static void both_understand_each_other(void **state)
+TEST(both_understand_each_other)
 {
-    (void)state;
     for (size_t i = 0; i < WAYS; i++) {
         struct world *w = world_open(ways[i].suite, ways[i].ours);
         talk(w);
@@ -227,9 +222,8 @@ static void both_understand_each_other(void **state)
     }
 }
 
-static void their_change_of_keys_is_followed(void **state)
+TEST(their_change_of_keys_is_followed)
 {
-    (void)state;
     for (size_t i = 0; i < WAYS; i++) {
         struct world *w = world_open(ways[i].suite, ways[i].ours);
         for (int times = 0; times < 3; times++) {
@@ -242,9 +236,8 @@ static void their_change_of_keys_is_followed(void **state)
 }
 
 /* They ask for ours too: it stands before our next data, once. */
-static void we_change_keys_when_asked(void **state)
+TEST(we_change_keys_when_asked)
 {
-    (void)state;
     for (size_t i = 0; i < WAYS; i++) {
         struct world *w = world_open(ways[i].suite, ways[i].ours);
         for (int times = 0; times < 3; times++) {
@@ -265,11 +258,10 @@ static void we_change_keys_when_asked(void **state)
     }
 }
 
-static void padding_is_taken_off(void **state)
+TEST(padding_is_taken_off)
 {
     static const size_t pads[] = {1, 60, 64, 100, 1000};
     struct world *w = world_open(AES, CLIENT);
-    (void)state;
     for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
         assert_int_equal(gnutls_record_send2(w->theirs, big, 333, pads[i], 0), 333);
         assert_int_equal(we_open(w), 333);
@@ -278,9 +270,8 @@ static void padding_is_taken_off(void **state)
     world_close(w);
 }
 
-static void goodbyes_are_heard(void **state)
+TEST(goodbyes_are_heard)
 {
-    (void)state;
     for (size_t i = 0; i < WAYS; i++) {
         struct world *w = world_open(ways[i].suite, ways[i].ours);
         struct wire *wire = &w->wire[1 - w->ours];
@@ -295,10 +286,9 @@ static void goodbyes_are_heard(void **state)
 }
 
 /* A message of the handshake that has no business after it. */
-static void a_new_ticket_is_refused(void **state)
+TEST(a_new_ticket_is_refused)
 {
     struct world *w = world_open(AES, CLIENT);
-    (void)state;
     gnutls_datum_t key = {NULL, 0};
     assert_int_equal(gnutls_session_ticket_key_generate(&key), 0);
     assert_int_equal(gnutls_session_ticket_enable_server(w->theirs, &key), 0);
@@ -318,9 +308,8 @@ static void expect_none(struct world *w)
     world_close(w);
 }
 
-static void other_sessions_are_refused(void **state)
+TEST(other_sessions_are_refused)
 {
-    (void)state;
     expect_none(sessions_open(AES, false));
     expect_none(sessions_open(CCM, true));
     expect_none(sessions_open(TLS12, true));
@@ -334,13 +323,7 @@ static void other_sessions_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_understand_each_other), cmocka_unit_test(their_change_of_keys_is_followed),
-        cmocka_unit_test(we_change_keys_when_asked),  cmocka_unit_test(padding_is_taken_off),
-        cmocka_unit_test(goodbyes_are_heard),         cmocka_unit_test(a_new_ticket_is_refused),
-        cmocka_unit_test(other_sessions_are_refused),
-    };
     for (size_t i = 0; i < sizeof big; i++)
         big[i] = (uint8_t)(i * 2654435761u >> 9);
-    return cmocka_run_group_tests_name("records beside GnuTLS", tests, NULL, NULL);
+    return suite_run();
 }

@@ -2,16 +2,9 @@
 /* The cluster's secret: what is derived from it is what docs/wire.md says, and a token with an error in it is
  * never taken. */
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "security/secret.h"
+#include "support/suite.h"
 
 #define CODE    "000g40r40m30e209185gr38e1w8124gk2gahc5rr34d1p70x3rf"
 #define TOKEN   "hearth1-hearth-" CODE "n1hdrv8"
@@ -53,7 +46,7 @@ static void assert_refused(const char *text, const char *why)
 
 /* ---- what is derived ---- */
 
-static void derived_values_are_those_of_the_book(void **state)
+TEST(derived_values_are_those_of_the_book)
 {
     static const char keys[SECRET_KEYS][SECRET_DERIVED_LEN + 1] = {
         [SECRET_KNOCK] = "\xf3\x59\x1b\x4a\xf0\x7a\xa9\x4f\xd0\x4a\x05\x13\x67\x85\xfb\xb9"
@@ -66,7 +59,6 @@ static void derived_values_are_those_of_the_book(void **state)
     struct secret *secret = from_bytes("other"); /* the name changes nothing */
     char text[NAMESPACE_TEXT];
 
-    (void)state;
     for (int i = 0; i < SECRET_KEYS; i++)
         assert_memory_equal(secret_key(secret, (enum secret_key)i), keys[i], SECRET_DERIVED_LEN);
     namespace_text(secret_namespace(secret), text);
@@ -75,11 +67,10 @@ static void derived_values_are_those_of_the_book(void **state)
     secret_close(secret);
 }
 
-static void drawn_secrets_differ_in_everything(void **state)
+TEST(drawn_secrets_differ_in_everything)
 {
     struct secret *a = NULL, *b = NULL;
 
-    (void)state;
     assert_int_equal(secret_draw(NULL, &a, &error), HEARTH_OK);
     assert_int_equal(secret_draw("lab", &b, &error), HEARTH_OK);
     assert_string_equal(secret_name(a), "hearth");
@@ -94,12 +85,11 @@ static void drawn_secrets_differ_in_everything(void **state)
     secret_close(NULL);
 }
 
-static void names_are_checked(void **state)
+TEST(names_are_checked)
 {
     static const char *const bad[] = {"", "a b", "a/b", "\xc3\xa4", "a$b", "a\nb", NAME_32 "x"};
     struct secret *secret = NULL;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(secret_draw(bad[i], &secret, &error), HEARTH_INVALID);
         assert_non_null(strstr(error.text, "messages, digits"));
@@ -112,12 +102,11 @@ static void names_are_checked(void **state)
 
 /* ---- tokens ---- */
 
-static void tokens_are_those_of_the_book(void **state)
+TEST(tokens_are_those_of_the_book)
 {
     struct secret *secret = from_bytes(NULL), *lab = from_bytes("Lab-2_b.c");
     char text[SECRET_TOKEN_MAX];
 
-    (void)state;
     secret_token(secret, text);
     assert_string_equal(text, TOKEN);
     secret_token(lab, text);
@@ -126,13 +115,12 @@ static void tokens_are_those_of_the_book(void **state)
     secret_close(lab);
 }
 
-static void tokens_come_back(void **state)
+TEST(tokens_come_back)
 {
     static const char *const names[] = {NULL, "a", "-", "a-b-", "1-2", NAME_32};
     struct secret *secret = NULL, *again;
     char text[SECRET_TOKEN_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_int_equal(secret_draw(names[i], &secret, &error), HEARTH_OK);
         secret_token(secret, text);
@@ -147,7 +135,7 @@ static void tokens_come_back(void **state)
     }
 }
 
-static void spelling_that_people_mix_up_is_taken(void **state)
+TEST(spelling_that_people_mix_up_is_taken)
 {
     char text[SECRET_TOKEN_MAX];
     static const char *const same[] = {
@@ -158,7 +146,6 @@ static void spelling_that_people_mix_up_is_taken(void **state)
         "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F\n",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         struct secret *secret = parsed(same[i]);
         assert_memory_equal(secret_bytes(secret), counted, SECRET_LEN);
@@ -172,14 +159,13 @@ static void spelling_that_people_mix_up_is_taken(void **state)
 }
 
 /* Every single wrong character, lost character and swapped pair. */
-static void every_typing_error_is_noticed(void **state)
+TEST(every_typing_error_is_noticed)
 {
     static const char messages[] = "0123456789abcdefghjkmnpqrstvwxyz-_.";
     const size_t len = strlen(LAB), name = strlen("hearth1-");
     char text[SECRET_TOKEN_MAX];
     struct secret *secret = NULL;
 
-    (void)state;
     for (size_t i = name; i < len; i++) {
         for (const char *c = messages; *c; c++) {
             snprintf(text, sizeof text, "%s", LAB);
@@ -201,11 +187,10 @@ static void every_typing_error_is_noticed(void **state)
     assert_null(secret);
 }
 
-static void errors_name_the_source_and_the_fix(void **state)
+TEST(errors_name_the_source_and_the_fix)
 {
     char longer[4000];
 
-    (void)state;
     assert_refused("", "empty");
     assert_refused(" \n", "empty");
     assert_refused("sesame", "no join token");
@@ -225,19 +210,4 @@ static void errors_name_the_source_and_the_fix(void **state)
     memset(longer, 'a', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     assert_refused(longer, "no join token");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(derived_values_are_those_of_the_book),
-        cmocka_unit_test(drawn_secrets_differ_in_everything),
-        cmocka_unit_test(names_are_checked),
-        cmocka_unit_test(tokens_are_those_of_the_book),
-        cmocka_unit_test(tokens_come_back),
-        cmocka_unit_test(spelling_that_people_mix_up_is_taken),
-        cmocka_unit_test(every_typing_error_is_noticed),
-        cmocka_unit_test(errors_name_the_source_and_the_fix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

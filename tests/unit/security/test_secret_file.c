@@ -3,21 +3,15 @@
  * descriptors that a launcher leaves open. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "folder.h"
 #include "security/secret.h"
+#include "support/suite.h"
 
 #define CODE  "000g40r40m30e209185gr38e1w8124gk2gahc5rr34d1p70x3rf"
 #define TOKEN "hearth1-hearth-" CODE "n1hdrv8"
@@ -63,13 +57,12 @@ static void assert_refused(const char *path, const char *why)
     assert_says(why);
 }
 
-static void what_is_stored_comes_back(void **state)
+TEST_WITH(what_is_stored_comes_back, folder_make, folder_remove)
 {
     const char *path = folder_path("hearth/secret");
     struct secret *first = drawn("lab"), *second = drawn(NULL);
     char text[SECRET_TOKEN_MAX + 1], token[SECRET_TOKEN_MAX];
 
-    (void)state;
     umask(0);
     assert_int_equal(secret_store(first, path, false, &error), HEARTH_OK);
     assert_int_equal(file_mode(path), 0600);
@@ -90,13 +83,12 @@ static void what_is_stored_comes_back(void **state)
     secret_close(second);
 }
 
-static void a_link_is_replaced_and_not_followed(void **state)
+TEST_WITH(a_link_is_replaced_and_not_followed, folder_make, folder_remove)
 {
     const char *target = folder_path("target"), *path = folder_path("secret");
     struct secret *secret = drawn(NULL);
     char text[8];
 
-    (void)state;
     file_put(target, "mine", 4, 0600);
     assert_int_equal(symlink(target, path), 0);
     assert_int_equal(secret_store(secret, path, false, &error), HEARTH_INVALID);
@@ -106,12 +98,11 @@ static void a_link_is_replaced_and_not_followed(void **state)
     secret_close(secret);
 }
 
-static void a_missing_file_is_told_apart(void **state)
+TEST_WITH(a_missing_file_is_told_apart, folder_make, folder_remove)
 {
     struct secret *secret = NULL;
     bool missing = false;
 
-    (void)state;
     assert_int_equal(secret_load(folder_path("secret"), &secret, &missing, &error), HEARTH_INVALID);
     assert_true(missing);
     assert_says("hearth init");
@@ -119,13 +110,12 @@ static void a_missing_file_is_told_apart(void **state)
     assert_null(secret);
 }
 
-static void other_files_are_refused(void **state)
+TEST_WITH(other_files_are_refused, folder_make, folder_remove)
 {
     const char *path = folder_path("secret");
     static const char zero[] = TOKEN "\0x";
     char fill[2000];
 
-    (void)state;
     memset(fill, ' ', sizeof fill);
     file_put(path, TOKEN "\n", strlen(TOKEN) + 1, 0640);
     assert_refused(path, "chmod 600");
@@ -147,12 +137,11 @@ static void other_files_are_refused(void **state)
     assert_refused(path, "no regular file");
 }
 
-static void a_descriptor_can_be_read_again_and_again(void **state)
+TEST_WITH(a_descriptor_can_be_read_again_and_again, folder_make, folder_remove)
 {
     const char *path = folder_path("secret");
     int fd;
 
-    (void)state;
     file_put(path, "\n" TOKEN "\n", strlen(TOKEN) + 2, 0600);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
@@ -168,13 +157,12 @@ static void a_descriptor_can_be_read_again_and_again(void **state)
 }
 
 /* Another process may not find it, this one may, whatever has the number now. */
-static void an_inherited_one_is_closed_and_remembered(void **state)
+TEST_WITH(an_inherited_one_is_closed_and_remembered, folder_make, folder_remove)
 {
     const char *path = folder_path("secret");
     struct secret *secret = NULL;
     int fd, other, code;
 
-    (void)state;
     file_put(path, TOKEN "\n", strlen(TOKEN) + 1, 0600);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
@@ -200,12 +188,11 @@ static void an_inherited_one_is_closed_and_remembered(void **state)
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
 }
 
-static void other_descriptors_are_refused(void **state)
+TEST_WITH(other_descriptors_are_refused, folder_make, folder_remove)
 {
     struct secret *secret = NULL;
     int ends[2], fd;
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(secret_read_fd(ends[0], &secret, &error), HEARTH_INVALID);
     assert_says("descriptor");
@@ -234,31 +221,14 @@ static int store_without_room(void *arg)
     return secret_store(secret, arg, true, &error) == HEARTH_SYSTEM ? 0 : 3;
 }
 
-static void what_was_there_stays_when_there_is_no_room(void **state)
+TEST_WITH(what_was_there_stays_when_there_is_no_room, folder_make, folder_remove)
 {
     const char *path = folder_path("secret");
     struct secret *secret = drawn("old");
 
-    (void)state;
     assert_int_equal(secret_store(secret, path, false, &error), HEARTH_OK);
     assert_int_equal(child_run(store_without_room, (void *)path), 0);
     assert_stored(path, secret);
     assert_int_equal(file_count(folder(), "secret", NULL), 1);
     secret_close(secret);
-}
-
-int main(void)
-{
-#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        WITH_FOLDER(what_is_stored_comes_back),
-        WITH_FOLDER(a_link_is_replaced_and_not_followed),
-        WITH_FOLDER(a_missing_file_is_told_apart),
-        WITH_FOLDER(other_files_are_refused),
-        WITH_FOLDER(a_descriptor_can_be_read_again_and_again),
-        WITH_FOLDER(an_inherited_one_is_closed_and_remembered),
-        WITH_FOLDER(other_descriptors_are_refused),
-        WITH_FOLDER(what_was_there_stays_when_there_is_no_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

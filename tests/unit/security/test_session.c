@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions without a channel, as QUIC has them, and members that do what TLS allows and members never do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "security/records.h"
 
 #include "rogue.h"
+#include "support/suite.h"
 
 static struct credentials *ann, *bob;
 static struct end listener;
@@ -54,14 +47,13 @@ static gnutls_session_t session_of(const struct credentials *credentials, struct
     return session;
 }
 
-static void test_quic_proofs(void **state)
+TEST_WITH(test_quic_proofs, set_up, tear_down)
 {
     struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
     struct proof said = {.role = CHANNEL_DIALS}, heard = {.role = CHANNEL_DIALS};
     uint8_t message[PROOF_LEN];
     const char *what = NULL;
 
-    (void)state;
     rogue_adopt(&rogue, session_of(ann, &dials));
     rogue_adopt(&other, session_of(bob, &listens));
     rogues_shake(&rogue, &other);
@@ -80,12 +72,11 @@ static void test_quic_proofs(void **state)
     rogue_close(&other);
 }
 
-static void test_quic_stranger(void **state)
+TEST_WITH(test_quic_stranger, set_up, tear_down)
 {
     struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
     struct credentials *eve = ends_node(&(struct node_wish){.secret = 2, .instance = 0xe});
 
-    (void)state;
     rogue_adopt(&rogue, session_of(eve, &dials));
     rogue_adopt(&other, session_of(bob, &listens));
     rogues_shake(&rogue, &other);
@@ -99,11 +90,10 @@ static void test_quic_stranger(void **state)
     credentials_close(eve);
 }
 
-static void test_quic_certificates(void **state)
+TEST_WITH(test_quic_certificates, set_up, tear_down)
 {
     struct session_setup listens = {.role = CHANNEL_LISTENS};
 
-    (void)state;
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock, .certificates = 2});
     rogue_adopt(&other, session_of(bob, &listens));
     rogues_shake(&rogue, &other);
@@ -114,13 +104,12 @@ static void test_quic_certificates(void **state)
 }
 
 /* Key and secret are taken even when there is no memory for more: nothing leaks, nothing is closed twice. */
-static void test_no_memory_for_credentials(void **state)
+TEST_WITH(test_no_memory_for_credentials, set_up, tear_down)
 {
     struct credentials_setup setup = {.heap = &ends_heap, .instance = 1};
     struct credentials *credentials = NULL;
     struct error error;
 
-    (void)state;
     assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_draw(NULL, &setup.secret, &error), HEARTH_OK);
     ends_heap.fail_after = 0;
@@ -134,11 +123,10 @@ static void test_no_memory_for_credentials(void **state)
 
 static const struct rogue_wish knocks = {.knock = knock};
 
-static void test_goodbye(void **state)
+TEST_WITH(test_goodbye, set_up, tear_down)
 {
     uint8_t came[16];
 
-    (void)state;
     rogue_joins(&rogue, &knocks, &listener, bob, ann);
     rogue_say(&rogue, &listener, "last words", 10);
     assert_int_equal(gnutls_bye(rogue.session, GNUTLS_SHUT_WR), 0);
@@ -148,9 +136,8 @@ static void test_goodbye(void **state)
     rogue_close(&rogue);
 }
 
-static void test_goodbye_before_the_proof(void **state)
+TEST_WITH(test_goodbye_before_the_proof, set_up, tear_down)
 {
-    (void)state;
     end_open(&listener, bob, CHANNEL_LISTENS);
     rogue_open(&rogue, &knocks);
     rogue_shake(&rogue, &listener);
@@ -160,12 +147,11 @@ static void test_goodbye_before_the_proof(void **state)
     rogue_close(&rogue);
 }
 
-static void test_new_keys(void **state)
+TEST_WITH(test_new_keys, set_up, tear_down)
 {
     struct records *records = NULL;
     uint8_t came[16];
 
-    (void)state;
     rogue_joins(&rogue, &knocks, &listener, bob, ann);
     assert_int_equal(gnutls_session_key_update(rogue.session, GNUTLS_KU_PEER), 0);
     rogue_say(&rogue, &listener, "with new keys", 13);
@@ -181,14 +167,13 @@ static void test_new_keys(void **state)
     rogue_close(&rogue);
 }
 
-static void test_small_records(void **state)
+TEST_WITH(test_small_records, set_up, tear_down)
 {
     static uint8_t message[CHANNEL_MESSAGE_MAX], came[CHANNEL_MESSAGE_MAX];
     struct rogue_wish wish = {.knock = knock, .limit = 512};
     size_t len = 0;
     int part;
 
-    (void)state;
     for (size_t i = 0; i < sizeof message; i++)
         message[i] = (uint8_t)(i % 251);
     rogue_joins(&rogue, &wish, &listener, bob, ann);
@@ -199,17 +184,4 @@ static void test_small_records(void **state)
     assert_int_equal(len, sizeof message);
     assert_memory_equal(came, message, len);
     rogue_close(&rogue);
-}
-
-#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_members(test_quic_proofs),       with_members(test_quic_stranger),
-        with_members(test_quic_certificates), with_members(test_no_memory_for_credentials),
-        with_members(test_goodbye),           with_members(test_goodbye_before_the_proof),
-        with_members(test_new_keys),          with_members(test_small_records),
-    };
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

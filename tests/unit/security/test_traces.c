@@ -2,15 +2,8 @@
 /* Whoever gets a core dump finds no key in it: not while keys are used, and not after they were closed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <nettle/sha2.h>
 
 #include "dumped.h"
@@ -20,6 +13,7 @@
 #include "security/node_key.h"
 #include "security/secret.h"
 #include "security/vault.h"
+#include "support/suite.h"
 
 #if !defined(__has_feature)
 #define __has_feature(name) 0 /* clang has it, gcc the names */
@@ -113,11 +107,10 @@ static void assert_no_traces(const char *when)
     }
 }
 
-static void a_trace_would_be_found(void **state)
+TEST(a_trace_would_be_found)
 {
     uint8_t bytes[SECRET_LEN];
 
-    (void)state;
     skip_where_nothing_can_be_seen();
     memset(bytes, 0x5c, sizeof bytes);
     bytes[7] = 0x17;
@@ -127,7 +120,7 @@ static void a_trace_would_be_found(void **state)
     assert_int_equal(dumped_count(&patterns[0]), 0);
 }
 
-static void no_dump_holds_a_key(void **state)
+TEST_WITH(no_dump_holds_a_key, folder_make, folder_remove)
 {
     struct secret *secret = NULL, *shared = NULL;
     struct node_key *key = NULL;
@@ -135,7 +128,6 @@ static void no_dump_holds_a_key(void **state)
     bool missing;
     int ends[2], fd;
 
-    (void)state;
     skip_where_nothing_can_be_seen();
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(child_run(make_files, &ends[1]), 0);
@@ -172,13 +164,12 @@ static struct credentials *node(struct node_key *key, uint64_t instance)
 }
 
 /* What TLS does with the key, and what knocks and proofs do with the secret. */
-static void no_dump_holds_a_key_of_a_handshake(void **state)
+TEST_WITH(no_dump_holds_a_key_of_a_handshake, folder_make, folder_remove)
 {
     struct node_key *key = NULL, *other = NULL;
     struct end dialler, listener;
     int ends[2];
 
-    (void)state;
     skip_where_nothing_can_be_seen();
     heap_init(&ends_heap, 0);
     assert_int_equal(pipe(ends), 0);
@@ -212,14 +203,13 @@ static void spoil_end(const char *path)
     close(fd);
 }
 
-static void no_dump_holds_what_was_refused(void **state)
+TEST_WITH(no_dump_holds_what_was_refused, folder_make, folder_remove)
 {
     struct secret *secret = NULL;
     struct node_key *key = NULL;
     bool missing;
     int ends[2];
 
-    (void)state;
     skip_where_nothing_can_be_seen();
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(child_run(make_files, &ends[1]), 0);
@@ -231,16 +221,4 @@ static void no_dump_holds_what_was_refused(void **state)
     assert_no_traces("after files were refused");
     close(ends[0]);
     close(ends[1]);
-}
-
-int main(void)
-{
-#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trace_would_be_found),
-        WITH_FOLDER(no_dump_holds_a_key),
-        WITH_FOLDER(no_dump_holds_a_key_of_a_handshake),
-        WITH_FOLDER(no_dump_holds_what_was_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

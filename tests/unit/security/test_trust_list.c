@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may come in: the verdicts, the file with what people write into it, and changes by several at once. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "folder.h"
 #include "security/trust_lines.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define PROCESSES 8
@@ -92,11 +84,10 @@ static int set(struct trust_list *list, int byte, bool revoked, const char *name
 
 /* ---- verdicts ---- */
 
-static void an_empty_list_lets_all_in(void **state)
+TEST_WITH(an_empty_list_lets_all_in, begin, end)
 {
     struct trust_list *none = NULL, *list = opened();
 
-    (void)state;
     assert_int_equal(trust_list_open(&heap, NULL, &none, &error), HEARTH_OK);
     assert_judged(none, 0xaa, TRUST_YES);
     assert_judged(list, 0xaa, TRUST_YES);
@@ -110,23 +101,21 @@ static void an_empty_list_lets_all_in(void **state)
     trust_list_close(NULL);
 }
 
-static void revoked_ones_stay_out(void **state)
+TEST_WITH(revoked_ones_stay_out, begin, end)
 {
     put("revoke " A "\n");
     struct trust_list *list = opened();
 
-    (void)state;
     assert_judged(list, 0xaa, TRUST_REVOKED);
     assert_judged(list, 0xbb, TRUST_YES);
     trust_list_close(list);
 }
 
-static void with_allowed_ones_all_others_stay_out(void **state)
+TEST_WITH(with_allowed_ones_all_others_stay_out, begin, end)
 {
     put("allow " A "\nrevoke " B "\n");
     struct trust_list *list = opened();
 
-    (void)state;
     assert_judged(list, 0xaa, TRUST_YES);
     assert_judged(list, 0xbb, TRUST_REVOKED);
     assert_judged(list, 0xcc, TRUST_UNLISTED);
@@ -136,11 +125,10 @@ static void with_allowed_ones_all_others_stay_out(void **state)
     trust_list_close(list);
 }
 
-static void a_revocation_wins_over_other_lines(void **state)
+TEST_WITH(a_revocation_wins_over_other_lines, begin, end)
 {
     static const char *const texts[] = {"allow " A "\nrevoke " A "\n", "revoke " A "\nallow " A "\n"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         put(texts[i]);
         struct trust_list *list = opened();
@@ -151,13 +139,12 @@ static void a_revocation_wins_over_other_lines(void **state)
 
 /* ---- what people write ---- */
 
-static void lines_may_look_as_people_like(void **state)
+TEST_WITH(lines_may_look_as_people_like, begin, end)
 {
     put("# mine\r\n\n \t\n  allow\t" A "   the old  box \r\n#allow " B "\nrevoke " B
         " caf\xc3\xa9 \x1b[31m and a name that goes on and on and on and on and on");
     struct trust_list *list = opened();
 
-    (void)state;
     assert_int_equal(trust_list_count(list), 2);
     assert_false(trust_list_entry(list, 0)->revoked);
     assert_string_equal(trust_list_entry(list, 0)->name, "the old  box");
@@ -167,9 +154,8 @@ static void lines_may_look_as_people_like(void **state)
     trust_list_close(list);
 }
 
-static void other_lines_are_refused_with_their_number(void **state)
+TEST_WITH(other_lines_are_refused_with_their_number, begin, end)
 {
-    (void)state;
     put("# mine\nallow " A "\nallowed " B "\n");
     assert_refused("line 3: it begins neither with allow");
     put("revoke\n");
@@ -185,12 +171,11 @@ static void other_lines_are_refused_with_their_number(void **state)
     assert_refused("line 2");
 }
 
-static void there_is_a_limit(void **state)
+TEST_WITH(there_is_a_limit, begin, end)
 {
     const size_t line = strlen("revoke " A "\n");
     char *text = malloc((TRUST_ENTRIES_MAX + 1) * line + 1);
 
-    (void)state;
     for (size_t i = 0; i <= TRUST_ENTRIES_MAX; i++)
         memcpy(text + i * line, "revoke " A "\n", line);
     file_put(folder_path("trust"), text, (TRUST_ENTRIES_MAX + 1) * line, 0600);
@@ -208,11 +193,10 @@ static void there_is_a_limit(void **state)
     assert_refused("too long");
 }
 
-static void the_file_must_be_ours(void **state)
+TEST_WITH(the_file_must_be_ours, begin, end)
 {
     const char *path = folder_path("trust");
 
-    (void)state;
     put("allow " A "\n");
     assert_int_equal(chmod(path, 0644), 0);
     trust_list_close(opened());
@@ -230,11 +214,10 @@ static void the_file_must_be_ours(void **state)
 
 /* ---- changes ---- */
 
-static void changes_are_seen(void **state)
+TEST_WITH(changes_are_seen, begin, end)
 {
     struct trust_list *list = opened();
 
-    (void)state;
     put("revoke " A "\n");
     assert_int_equal(trust_list_refresh(list, &error), HEARTH_OK);
     assert_judged(list, 0xaa, TRUST_REVOKED);
@@ -251,12 +234,11 @@ static void changes_are_seen(void **state)
 }
 
 /* An editor renames: for a moment there is no file. */
-static void a_file_that_vanishes_lifts_nothing(void **state)
+TEST_WITH(a_file_that_vanishes_lifts_nothing, begin, end)
 {
     put("revoke " A "\n");
     struct trust_list *copy = NULL, *list = opened();
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rename(folder_path("trust"), folder_path("trust~")), 0);
         assert_int_equal(trust_list_refresh(list, &error), HEARTH_INVALID);
@@ -282,12 +264,11 @@ static void a_file_that_vanishes_lifts_nothing(void **state)
     trust_list_close(list);
 }
 
-static void a_bad_change_leaves_the_list_as_it_was(void **state)
+TEST_WITH(a_bad_change_leaves_the_list_as_it_was, begin, end)
 {
     put("revoke " A "\n");
     struct trust_list *list = opened();
 
-    (void)state;
     put("nonsense\n");
     assert_int_equal(trust_list_refresh(list, &error), HEARTH_INVALID);
     assert_says("line 1");
@@ -313,12 +294,11 @@ static void a_bad_change_leaves_the_list_as_it_was(void **state)
     trust_list_close(list);
 }
 
-static void memory_may_run_out_anywhere(void **state)
+TEST_WITH(memory_may_run_out_anywhere, begin, end)
 {
     struct trust_list *list = NULL;
     int status = HEARTH_NO_MEMORY;
 
-    (void)state;
     put("revoke " A "\n");
     for (int n = 0; status == HEARTH_NO_MEMORY && n < 20; n++) {
         heap.fail_after = n;
@@ -330,13 +310,12 @@ static void memory_may_run_out_anywhere(void **state)
     trust_list_close(list);
 }
 
-static void entries_are_set_and_forgotten(void **state)
+TEST_WITH(entries_are_set_and_forgotten, begin, end)
 {
     struct trust_list *list = opened();
     struct node_id a = id_of(0xaa);
     char text[1000];
 
-    (void)state;
     assert_int_equal(set(list, 0xaa, false, "box"), HEARTH_OK);
     assert_judged(list, 0xbb, TRUST_UNLISTED);
     assert_int_equal(file_mode(folder_path("trust")), 0600);
@@ -353,26 +332,24 @@ static void entries_are_set_and_forgotten(void **state)
     trust_list_close(list);
 }
 
-static void other_lines_stay(void **state)
+TEST_WITH(other_lines_stay, begin, end)
 {
     put("# mine\n\nallow " A " a\n# more\nrevoke " A "\nallow " B "  two  words");
     struct trust_list *list = opened();
     char text[1000];
 
-    (void)state;
     assert_int_equal(set(list, 0xaa, true, "gone"), HEARTH_OK);
     text[file_get(folder_path("trust"), text, sizeof text - 1)] = '\0';
     assert_string_equal(text, "# mine\n\nrevoke " A " gone\n# more\nallow " B "  two  words\n");
     trust_list_close(list);
 }
 
-static void a_name_cannot_bring_a_line_of_its_own(void **state)
+TEST_WITH(a_name_cannot_bring_a_line_of_its_own, begin, end)
 {
     struct trust_list *list = opened();
     struct trust_entry entry = {.revoked = false};
     struct node_id a = id_of(0xaa);
 
-    (void)state;
     assert_int_equal(set(list, 0xaa, true, "x\nallow " B), HEARTH_OK);
     assert_int_equal(trust_list_count(list), 1);
     assert_judged(list, 0xaa, TRUST_REVOKED);
@@ -397,14 +374,13 @@ static int revoke_some(void *arg)
     return 0;
 }
 
-static void changes_at_once_all_take_effect(void **state)
+TEST_WITH(changes_at_once_all_take_effect, begin, end)
 {
     pid_t children[PROCESSES];
     int first[PROCESSES];
     struct trust_list *list;
     const char *other = NULL;
 
-    (void)state;
     watchdog(120, "processes that change a trust file at once");
     for (int i = 0; i < PROCESSES; i++) {
         first[i] = i * CHANGES;
@@ -434,36 +410,10 @@ static int set_as_nobody(void *arg)
     return set(list, 0xaa, true, "") == HEARTH_SYSTEM && trust_list_count(list) == 0 ? 0 : 4;
 }
 
-static void a_folder_that_cannot_be_written(void **state)
+TEST_WITH(a_folder_that_cannot_be_written, begin, end)
 {
-    (void)state;
     assert_int_equal(chmod(folder(), 0555), 0);
     assert_int_equal(child_run(set_as_nobody, NULL), 0);
     assert_int_equal(chmod(folder(), 0755), 0);
     assert_int_equal(file_count(folder(), "", NULL), 0);
-}
-
-int main(void)
-{
-#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        WITH_FOLDER(an_empty_list_lets_all_in),
-        WITH_FOLDER(revoked_ones_stay_out),
-        WITH_FOLDER(with_allowed_ones_all_others_stay_out),
-        WITH_FOLDER(a_revocation_wins_over_other_lines),
-        WITH_FOLDER(lines_may_look_as_people_like),
-        WITH_FOLDER(other_lines_are_refused_with_their_number),
-        WITH_FOLDER(there_is_a_limit),
-        WITH_FOLDER(the_file_must_be_ours),
-        WITH_FOLDER(changes_are_seen),
-        WITH_FOLDER(a_file_that_vanishes_lifts_nothing),
-        WITH_FOLDER(a_bad_change_leaves_the_list_as_it_was),
-        WITH_FOLDER(memory_may_run_out_anywhere),
-        WITH_FOLDER(entries_are_set_and_forgotten),
-        WITH_FOLDER(other_lines_stay),
-        WITH_FOLDER(a_name_cannot_bring_a_line_of_its_own),
-        WITH_FOLDER(changes_at_once_all_take_effect),
-        WITH_FOLDER(a_folder_that_cannot_be_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vault keeps what it is given out of core dumps and of forked children, and wipes it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "dumped.h"
 #include "folder.h"
 #include "security/vault.h"
+#include "support/suite.h"
 
 #define LEN 10000 /* several pages */
 
@@ -29,11 +24,10 @@ static void skip_without_madvise(void)
     skip();
 }
 
-static void memory_is_zero_and_aligned(void **state)
+TEST(memory_is_zero_and_aligned)
 {
     static const size_t lens[] = {0, 1, 64, 4032, 4033, LEN};
 
-    (void)state;
     for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         uint8_t *memory = vault_alloc(lens[i]);
         assert_non_null(memory);
@@ -46,19 +40,17 @@ static void memory_is_zero_and_aligned(void **state)
     vault_free(NULL);
 }
 
-static void what_is_too_much_is_refused(void **state)
+TEST(what_is_too_much_is_refused)
 {
-    (void)state;
     assert_null(vault_alloc(SIZE_MAX));
     assert_null(vault_alloc(SIZE_MAX - 64));
     assert_null(vault_alloc(SIZE_MAX / 2));
 }
 
-static void core_dumps_leave_it_out(void **state)
+TEST(core_dumps_leave_it_out)
 {
     uint8_t *memory;
 
-    (void)state;
     skip_without_madvise();
     memory = vault_alloc(LEN);
     assert_true(page_has_flag(memory, "dd"));
@@ -78,11 +70,10 @@ static int read_and_free(void *arg)
     return 0;
 }
 
-static void forked_children_read_zeros(void **state)
+TEST(forked_children_read_zeros)
 {
     uint8_t *memory;
 
-    (void)state;
     skip_without_madvise();
     memory = vault_alloc(LEN);
     assert_true(page_has_flag(memory, "wf"));
@@ -92,11 +83,10 @@ static void forked_children_read_zeros(void **state)
     vault_free(memory);
 }
 
-static void wipe_leaves_nothing(void **state)
+TEST(wipe_leaves_nothing)
 {
     uint8_t memory[100];
 
-    (void)state;
     memset(memory, 0xab, sizeof memory);
     wipe(memory + 1, sizeof memory - 2);
     for (size_t i = 1; i < sizeof memory - 1; i++)
@@ -104,14 +94,4 @@ static void wipe_leaves_nothing(void **state)
     assert_true(memory[0] == 0xab && memory[99] == 0xab);
     wipe(memory, 0);
     wipe_stack();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zero_and_aligned), cmocka_unit_test(what_is_too_much_is_refused),
-        cmocka_unit_test(core_dumps_leave_it_out),    cmocka_unit_test(forked_children_read_zeros),
-        cmocka_unit_test(wipe_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

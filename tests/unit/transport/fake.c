@@ -2,15 +2,8 @@
 /* A conn whose bytes a test writes and reads itself, and an upper side that writes down what it hears. */
 #include "fake.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
+#include "support/suite.h"
 
 void bytes_add(struct bytes *b, const void *data, size_t len)
 {

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two QUIC endpoints in one process, and a relay between them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/clock.h"
 
 #include "quic_pair.h"
+#include "support/suite.h"
 
 #if defined(HEARTH_QUIC)
 

@@ -3,17 +3,13 @@
 #include "shm_pair.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/bytes.h"
 #include "os/clock.h"
 #include "os/shared.h"
 #include "os/sock.h"
 #include "os/thread.h"
+#include "support/suite.h"
 
 #define OPEN_NS (20 * NS_PER_S)
 

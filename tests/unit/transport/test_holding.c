@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The link over connections that hold bytes back: encrypted, or kept until the peer has them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fake.h"
+#include "support/suite.h"
 
 #define BUDGET 65536u
 
@@ -63,7 +57,7 @@ static size_t count_of(const char *log, const char *word)
 }
 
 /* An operation that ended may be the last one before the node is closed. */
-static void a_frame_that_is_held_has_not_left(void **state)
+TEST_WITH(a_frame_that_is_held_has_not_left, setup, teardown)
 {
     struct world *w = *state;
     assert_false(wants_room(w));
@@ -85,7 +79,7 @@ static void a_frame_that_is_held_has_not_left(void **state)
 }
 
 /* Nobody may have anything to send, and yet something is to be sent. */
-static void every_pump_flushes(void **state)
+TEST_WITH(every_pump_flushes, setup, teardown)
 {
     struct world *w = *state;
     int before = w->fake.flushes;
@@ -95,7 +89,7 @@ static void every_pump_flushes(void **state)
     assert_true(wants_room(w));
 }
 
-static void an_owner_may_go_while_its_frame_is_held(void **state)
+TEST_WITH(an_owner_may_go_while_its_frame_is_held, setup, teardown)
 {
     struct world *w = *state;
     w->fake.holds = true;
@@ -109,7 +103,7 @@ static void an_owner_may_go_while_its_frame_is_held(void **state)
     assert_int_equal(w->upper.down_count, 0);
 }
 
-static void a_flush_that_finds_nobody_ends_the_link_after_what_came(void **state)
+TEST_WITH(a_flush_that_finds_nobody_ends_the_link_after_what_came, setup, teardown)
 {
     struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
@@ -120,7 +114,7 @@ static void a_flush_that_finds_nobody_ends_the_link_after_what_came(void **state
     assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
 }
 
-static void it_says_when_it_must_be_pumped(void **state)
+TEST_WITH(it_says_when_it_must_be_pumped, setup, teardown)
 {
     struct world *w = *state;
     assert_true(link_due(&w->link) == NEVER_NS);
@@ -128,7 +122,7 @@ static void it_says_when_it_must_be_pumped(void **state)
     assert_true(link_due(&w->link) == 12345);
 }
 
-static void what_the_peer_did_not_send_is_told_apart(void **state)
+TEST_WITH(what_the_peer_did_not_send_is_told_apart, setup, teardown)
 {
     struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
@@ -138,19 +132,4 @@ static void what_the_peer_did_not_send_is_told_apart(void **state)
     assert_int_equal(w->upper.down_count, 1);
     assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
     assert_non_null(strstr(w->upper.down.text, "forged or damaged"));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_frame_that_is_held_has_not_left),
-        CASE(every_pump_flushes),
-        CASE(an_owner_may_go_while_its_frame_is_held),
-        CASE(a_flush_that_finds_nobody_ends_the_link_after_what_came),
-        CASE(it_says_when_it_must_be_pumped),
-        CASE(what_the_peer_did_not_send_is_told_apart),
-    };
-    return cmocka_run_group_tests_name("link: holding", tests, NULL, NULL);
 }

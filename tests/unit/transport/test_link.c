@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The link: framing in any fragments, order, bounded queues, credit, and what it refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "fake.h"
+#include "support/suite.h"
 
 #define BUDGET 65536u
 
@@ -111,14 +104,13 @@ static void script(struct fake *fake, const uint8_t *bytes)
     fake_frame(fake, (struct frame){.kind = FRAME_DATA, .length = 65536}, bytes);
 }
 
-static void frames_come_in_any_fragments(void **state)
+TEST(frames_come_in_any_fragments)
 {
     static const char expected[] = "hello:0 data:1000 payload:1000 grant:0 data:0 payload:0 abort:512 "
                                    "data:65536 payload:65536";
     static const size_t steps[] = {1, 2, 3, 7, 64, 95, 96, 97, 191, 193, 511, 513, 4096, 0};
     static uint8_t bytes[65536];
     struct prng random;
-    (void)state;
     fill(bytes, sizeof bytes, 1);
     prng_init(&random, 2);
     for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
@@ -148,13 +140,12 @@ static void send_script(struct world *w, const uint8_t *bytes)
     send_data(w, 50000, bytes, FRAME_EAGER, 3);
 }
 
-static void frames_leave_whole_whatever_the_conn_takes(void **state)
+TEST(frames_leave_whole_whatever_the_conn_takes)
 {
     static const size_t steps[] = {1, 2, 5, 95, 96, 97, 1000, 1095, 1096, 1097, 0};
     static uint8_t bytes[50000];
     struct prng random;
     struct bytes whole = {0};
-    (void)state;
     fill(bytes, sizeof bytes, 3);
     prng_init(&random, 4);
     for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
@@ -182,7 +173,7 @@ static void frames_leave_whole_whatever_the_conn_takes(void **state)
     free(whole.data);
 }
 
-static void out_frames_are_numbered_and_acknowledge(void **state)
+TEST_WITH(out_frames_are_numbered_and_acknowledge, setup_greeted, teardown)
 {
     struct world *w = *state;
     for (uint64_t i = 2; i < 40; i++) {
@@ -196,7 +187,7 @@ static void out_frames_are_numbered_and_acknowledge(void **state)
     }
 }
 
-static void frames_without_bytes_are_heard_of_when_they_are_wanted(void **state)
+TEST_WITH(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted, teardown)
 {
     struct world *w = *state;
     w->upper.no_target = true;
@@ -211,7 +202,7 @@ static void frames_without_bytes_are_heard_of_when_they_are_wanted(void **state)
     assert_string_equal(w->upper.log, "data:0 pong:0");
 }
 
-static void unwanted_payloads_are_read_and_dropped(void **state)
+TEST_WITH(unwanted_payloads_are_read_and_dropped, setup_greeted, teardown)
 {
     struct world *w = *state;
     static uint8_t bytes[9 << 20];
@@ -228,7 +219,7 @@ static void unwanted_payloads_are_read_and_dropped(void **state)
     assert_int_equal(w->upper.heap.calls, w->calls);
 }
 
-static void incoming_payload_can_be_dropped_half_way(void **state)
+TEST_WITH(incoming_payload_can_be_dropped_half_way, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[3000];
@@ -253,14 +244,14 @@ static void incoming_payload_can_be_dropped_half_way(void **state)
 
 /* ---- hello, sequence, garbage ---- */
 
-static void the_first_frame_is_a_hello(void **state)
+TEST_WITH(the_first_frame_is_a_hello, setup, teardown)
 {
     struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
     expect_down(w, HEARTH_PROTOCOL, "no hello");
 }
 
-static void data_before_hello_is_refused_before_anyone_hears_of_it(void **state)
+TEST_WITH(data_before_hello_is_refused_before_anyone_hears_of_it, setup, teardown)
 {
     struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 10}, "0123456789");
@@ -269,14 +260,14 @@ static void data_before_hello_is_refused_before_anyone_hears_of_it(void **state)
     assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
 }
 
-static void a_second_hello_is_refused(void **state)
+TEST_WITH(a_second_hello_is_refused, setup_greeted, teardown)
 {
     struct world *w = *state;
     fake_hello(&w->fake);
     expect_down(w, HEARTH_PROTOCOL, "second hello");
 }
 
-static void a_missing_frame_is_noticed(void **state)
+TEST_WITH(a_missing_frame_is_noticed, setup_greeted, teardown)
 {
     struct world *w = *state;
     w->fake.sequence++;
@@ -284,7 +275,7 @@ static void a_missing_frame_is_noticed(void **state)
     expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
 }
 
-static void a_frame_that_came_twice_is_noticed(void **state)
+TEST_WITH(a_frame_that_came_twice_is_noticed, setup_greeted, teardown)
 {
     struct world *w = *state;
     w->fake.sequence--;
@@ -292,7 +283,7 @@ static void a_frame_that_came_twice_is_noticed(void **state)
     expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
 }
 
-static void garbage_is_refused(void **state)
+TEST_WITH(garbage_is_refused, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t garbage[FRAME_HEADER_LEN];
@@ -302,9 +293,8 @@ static void garbage_is_refused(void **state)
     assert_int_equal(w->upper.heap.calls, w->calls);
 }
 
-static void every_single_wrong_bit_is_refused(void **state)
+TEST(every_single_wrong_bit_is_refused)
 {
-    (void)state;
     for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
         struct world *w;
         setup((void **)&w);
@@ -319,7 +309,7 @@ static void every_single_wrong_bit_is_refused(void **state)
     }
 }
 
-static void too_long_a_payload_is_refused_before_memory_is_taken(void **state)
+TEST(too_long_a_payload_is_refused_before_memory_is_taken)
 {
     static const struct {
         uint8_t kind;
@@ -328,7 +318,6 @@ static void too_long_a_payload_is_refused_before_memory_is_taken(void **state)
                  {FRAME_DATA, UINT32_MAX},
                  {FRAME_GRANT, FRAME_CONTROL_MAX + 1},
                  {FRAME_BYE, UINT32_MAX}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *w;
         setup_greeted((void **)&w);
@@ -343,7 +332,7 @@ static void too_long_a_payload_is_refused_before_memory_is_taken(void **state)
     }
 }
 
-static void what_the_upper_side_refuses_ends_the_link(void **state)
+TEST_WITH(what_the_upper_side_refuses_ends_the_link, setup_greeted, teardown)
 {
     struct world *w = *state;
     w->upper.refuse = true;
@@ -352,7 +341,7 @@ static void what_the_upper_side_refuses_ends_the_link(void **state)
     expect_down(w, HEARTH_PROTOCOL, "refused by the test");
 }
 
-static void the_first_failure_is_the_one_that_is_told(void **state)
+TEST_WITH(the_first_failure_is_the_one_that_is_told, setup_greeted, teardown)
 {
     struct world *w = *state;
     link_fail(&w->link, HEARTH_PROTOCOL, "first");
@@ -363,7 +352,7 @@ static void the_first_failure_is_the_one_that_is_told(void **state)
 
 /* ---- the end of a connection ---- */
 
-static void all_that_came_is_heard_before_the_end(void **state)
+TEST_WITH(all_that_came_is_heard_before_the_end, setup_greeted, teardown)
 {
     struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4}, "wxyz");
@@ -374,7 +363,7 @@ static void all_that_came_is_heard_before_the_end(void **state)
     assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
 }
 
-static void a_send_that_finds_nobody_ends_the_link(void **state)
+TEST_WITH(a_send_that_finds_nobody_ends_the_link, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {0};
@@ -386,7 +375,7 @@ static void a_send_that_finds_nobody_ends_the_link(void **state)
 }
 
 /* The peer has said all and closed; a send finds that out before all of it was read. */
-static void a_send_that_finds_nobody_does_not_cut_off_what_was_said(void **state)
+TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted, teardown)
 {
     struct world *w = *state;
     enum { FRAMES = 80 }; /* more bytes than one pump reads */
@@ -400,7 +389,7 @@ static void a_send_that_finds_nobody_does_not_cut_off_what_was_said(void **state
     assert_int_equal(w->upper.metrics.frames_received - before, FRAMES);
 }
 
-static void a_goodbye_is_the_last_thing_said(void **state)
+TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -425,7 +414,7 @@ static void a_goodbye_is_the_last_thing_said(void **state)
     assert_int_equal(w->fake.parsed, w->fake.out.len); /* nothing follows */
 }
 
-static void a_goodbye_waits_for_room(void **state)
+TEST_WITH(a_goodbye_waits_for_room, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -442,7 +431,7 @@ static void a_goodbye_waits_for_room(void **state)
     assert_int_equal(w->upper.heap.blocks, 0);
 }
 
-static void a_link_that_parts_reads_and_drops(void **state)
+TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -462,7 +451,7 @@ static void a_link_that_parts_reads_and_drops(void **state)
 }
 
 /* Where what is on its way would be lost by closing, the other end closes first. */
-static void a_connection_that_must_be_read_is_closed_after_the_peers(void **state)
+TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -480,7 +469,7 @@ static void a_connection_that_must_be_read_is_closed_after_the_peers(void **stat
     assert_int_equal(w->upper.down_count, 0);
 }
 
-static void a_goodbye_needs_no_memory(void **state)
+TEST_WITH(a_goodbye_needs_no_memory, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -490,39 +479,4 @@ static void a_goodbye_needs_no_memory(void **state)
     link_pump(&w->link);
     assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(frames_come_in_any_fragments),
-    cmocka_unit_test(frames_leave_whole_whatever_the_conn_takes),
-    cmocka_unit_test_setup_teardown(out_frames_are_numbered_and_acknowledge, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted,
-                                    teardown),
-    cmocka_unit_test_setup_teardown(unwanted_payloads_are_read_and_dropped, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(incoming_payload_can_be_dropped_half_way, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(the_first_frame_is_a_hello, setup, teardown),
-    cmocka_unit_test_setup_teardown(data_before_hello_is_refused_before_anyone_hears_of_it, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_second_hello_is_refused, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_missing_frame_is_noticed, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_frame_that_came_twice_is_noticed, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(garbage_is_refused, setup_greeted, teardown),
-    cmocka_unit_test(every_single_wrong_bit_is_refused),
-    cmocka_unit_test(too_long_a_payload_is_refused_before_memory_is_taken),
-    cmocka_unit_test_setup_teardown(what_the_upper_side_refuses_ends_the_link, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(the_first_failure_is_the_one_that_is_told, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(all_that_came_is_heard_before_the_end, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_ends_the_link, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted,
-                                    teardown),
-    cmocka_unit_test_setup_teardown(a_goodbye_is_the_last_thing_said, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_goodbye_waits_for_room, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_link_that_parts_reads_and_drops, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted,
-                                    teardown),
-    cmocka_unit_test_setup_teardown(a_goodbye_needs_no_memory, setup_greeted, teardown),
-};
-
-int main(void)
-{
-    return cmocka_run_group_tests_name("link: frames", tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The link over shared memory: payloads that are lent, and payloads that travel as references. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "fake.h"
+#include "support/suite.h"
 
 #define BUDGET 65536u
 #define LARGE  2000u /* bytes; long enough to be lent */
@@ -79,7 +73,7 @@ static void expect_down(struct world *w, int status, const char *words)
 
 /* ---- lent out of the stream ---- */
 
-static void payloads_are_lent_where_they_stand(void **state)
+TEST_WITH(payloads_are_lent_where_they_stand, setup, teardown)
 {
     struct world *w = *state;
     for (int i = 0; i < 3; i++)
@@ -98,7 +92,7 @@ static void payloads_are_lent_where_they_stand(void **state)
     assert_false(fake_lends(&w->fake));
 }
 
-static void short_payloads_and_those_that_nobody_lends_are_copied(void **state)
+TEST_WITH(short_payloads_and_those_that_nobody_lends_are_copied, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, 1023);
@@ -113,7 +107,7 @@ static void short_payloads_and_those_that_nobody_lends_are_copied(void **state)
     assert_memory_equal(w->upper.target, w->theirs, LARGE);
 }
 
-static void loans_that_hold_up_the_stream_are_asked_back(void **state)
+TEST_WITH(loans_that_hold_up_the_stream_are_asked_back, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, LARGE);
@@ -128,7 +122,7 @@ static void loans_that_hold_up_the_stream_are_asked_back(void **state)
     assert_int_equal(w->upper.held_up_count, before);
 }
 
-static void a_loan_waits_for_the_whole_payload(void **state)
+TEST_WITH(a_loan_waits_for_the_whole_payload, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, LARGE);
@@ -143,7 +137,7 @@ static void a_loan_waits_for_the_whole_payload(void **state)
                         "data:2000 loan:2000 data:3 payload:3"); /* the stream goes on behind it */
 }
 
-static void what_was_to_be_lent_can_be_dropped(void **state)
+TEST_WITH(what_was_to_be_lent_can_be_dropped, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, LARGE);
@@ -159,7 +153,7 @@ static void what_was_to_be_lent_can_be_dropped(void **state)
     assert_false(fake_lends(&w->fake));
 }
 
-static void a_loan_may_end_after_the_link(void **state)
+TEST_WITH(a_loan_may_end_after_the_link, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, LARGE);
@@ -176,7 +170,7 @@ static void a_loan_may_end_after_the_link(void **state)
     assert_false(fake_lends(&w->fake));
 }
 
-static void a_link_that_ends_in_the_middle_of_a_loan_lends_nothing(void **state)
+TEST_WITH(a_link_that_ends_in_the_middle_of_a_loan_lends_nothing, setup, teardown)
 {
     struct world *w = *state;
     come_data(w, LARGE);
@@ -189,7 +183,7 @@ static void a_link_that_ends_in_the_middle_of_a_loan_lends_nothing(void **state)
 
 /* ---- the peer's references ---- */
 
-static void references_of_the_peer_are_lent(void **state)
+TEST_WITH(references_of_the_peer_are_lent, setup, teardown)
 {
     struct world *w = *state;
     fake_refer(&w->fake, LARGE, 0, 0);
@@ -205,7 +199,7 @@ static void references_of_the_peer_are_lent(void **state)
     assert_int_equal(w->fake.looked_up, 1 | 1 << 7);
 }
 
-static void a_reference_is_copied_where_a_copy_is_wanted(void **state)
+TEST_WITH(a_reference_is_copied_where_a_copy_is_wanted, setup, teardown)
 {
     struct world *w = *state;
     w->upper.lend = false;
@@ -216,7 +210,7 @@ static void a_reference_is_copied_where_a_copy_is_wanted(void **state)
     assert_false(fake_lends(&w->fake)); /* given back at once */
 }
 
-static void a_reference_that_nobody_wants_is_given_back(void **state)
+TEST_WITH(a_reference_that_nobody_wants_is_given_back, setup, teardown)
 {
     struct world *w = *state;
     w->upper.drop = true;
@@ -234,7 +228,7 @@ static void a_reference_that_nobody_wants_is_given_back(void **state)
     assert_int_equal(w->upper.down_count, 0);
 }
 
-static void references_come_in_any_fragments(void **state)
+TEST_WITH(references_come_in_any_fragments, setup, teardown)
 {
     struct world *w = *state;
     w->fake.recv_max = 1;
@@ -247,7 +241,7 @@ static void references_come_in_any_fragments(void **state)
     assert_ptr_equal(w->upper.loans[2].data, w->theirs + 44);
 }
 
-static void a_reference_to_nothing_breaks_the_protocol(void **state)
+TEST(a_reference_to_nothing_breaks_the_protocol)
 {
     static const struct {
         uint32_t len, number;
@@ -259,7 +253,6 @@ static void a_reference_to_nothing_breaks_the_protocol(void **state)
         {FRAME_LENGTH_MAX, 0, 0, true, false}, {LARGE, 64, 0, false, false},
         {LARGE, 64, 0, false, true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *w;
         setup((void **)&w);
@@ -273,10 +266,9 @@ static void a_reference_to_nothing_breaks_the_protocol(void **state)
     }
 }
 
-static void a_reference_where_nothing_is_shared_breaks_the_protocol(void **state)
+TEST(a_reference_where_nothing_is_shared_breaks_the_protocol)
 {
     struct world *w = calloc(1, sizeof *w);
-    (void)state;
     fake_init(&w->fake);
     upper_init(&w->upper, &w->link, &w->fake, BUDGET);
     fake_hello(&w->fake);
@@ -290,7 +282,7 @@ static void a_reference_where_nothing_is_shared_breaks_the_protocol(void **state
 
 /* ---- our references ---- */
 
-static void our_memory_is_the_peers_until_it_has_read_it(void **state)
+TEST_WITH(our_memory_is_the_peers_until_it_has_read_it, setup, teardown)
 {
     struct world *w = *state;
     send_ours(w, 0, LARGE, w);
@@ -316,7 +308,7 @@ static void our_memory_is_the_peers_until_it_has_read_it(void **state)
     assert_false(link_pump(&w->link));
 }
 
-static void short_payloads_and_other_memory_travel_in_the_stream(void **state)
+TEST_WITH(short_payloads_and_other_memory_travel_in_the_stream, setup, teardown)
 {
     struct world *w = *state;
     uint8_t elsewhere[LARGE] = {1};
@@ -334,7 +326,7 @@ static void short_payloads_and_other_memory_travel_in_the_stream(void **state)
     assert_string_equal(w->upper.log, "sent:0 sent:0 room:0");
 }
 
-static void without_a_free_number_payloads_travel_in_the_stream(void **state)
+TEST_WITH(without_a_free_number_payloads_travel_in_the_stream, setup, teardown)
 {
     struct world *w = *state;
     struct frame frame;
@@ -368,7 +360,7 @@ static void without_a_free_number_payloads_travel_in_the_stream(void **state)
 }
 
 /* The bit may be there before the link knows that the frame is out. */
-static void a_reference_that_is_half_out_is_not_back(void **state)
+TEST_WITH(a_reference_that_is_half_out_is_not_back, setup, teardown)
 {
     struct world *w = *state;
     w->fake.send_room = FRAME_HEADER_LEN + 3;
@@ -383,10 +375,9 @@ static void a_reference_that_is_half_out_is_not_back(void **state)
 }
 
 /* Its number would be free here and taken there: the next payload would be forgotten with it. */
-static void what_was_not_lent_is_not_given_back(void **state)
+TEST(what_was_not_lent_is_not_given_back)
 {
     static const char words[] = "gives back memory that was not lent";
-    (void)state;
     for (int what = 0; what < 4; what++) {
         struct world *w;
         setup((void **)&w);
@@ -408,7 +399,7 @@ static void what_was_not_lent_is_not_given_back(void **state)
     }
 }
 
-static void forgotten_references_come_back_without_a_word(void **state)
+TEST_WITH(forgotten_references_come_back_without_a_word, setup, teardown)
 {
     struct world *w = *state;
     int a = 0, b = 0;
@@ -431,7 +422,7 @@ static void forgotten_references_come_back_without_a_word(void **state)
     assert_int_equal(w->fake.references, 0);
 }
 
-static void a_link_that_ends_says_nothing_of_what_the_peer_has(void **state)
+TEST_WITH(a_link_that_ends_says_nothing_of_what_the_peer_has, setup, teardown)
 {
     struct world *w = *state;
     send_ours(w, 0, LARGE, w);
@@ -441,32 +432,4 @@ static void a_link_that_ends_says_nothing_of_what_the_peer_has(void **state)
     expect_down(w, HEARTH_PEER_LOST, "gone");
     assert_string_equal(w->upper.log, "");
     link_forget(&w->link, w); /* harmless */
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(payloads_are_lent_where_they_stand, setup, teardown),
-    cmocka_unit_test_setup_teardown(loans_that_hold_up_the_stream_are_asked_back, setup, teardown),
-    cmocka_unit_test_setup_teardown(short_payloads_and_those_that_nobody_lends_are_copied, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_loan_waits_for_the_whole_payload, setup, teardown),
-    cmocka_unit_test_setup_teardown(what_was_to_be_lent_can_be_dropped, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_loan_may_end_after_the_link, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_link_that_ends_in_the_middle_of_a_loan_lends_nothing, setup, teardown),
-    cmocka_unit_test_setup_teardown(references_of_the_peer_are_lent, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_reference_is_copied_where_a_copy_is_wanted, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_reference_that_nobody_wants_is_given_back, setup, teardown),
-    cmocka_unit_test_setup_teardown(references_come_in_any_fragments, setup, teardown),
-    cmocka_unit_test(a_reference_to_nothing_breaks_the_protocol),
-    cmocka_unit_test(a_reference_where_nothing_is_shared_breaks_the_protocol),
-    cmocka_unit_test_setup_teardown(our_memory_is_the_peers_until_it_has_read_it, setup, teardown),
-    cmocka_unit_test_setup_teardown(short_payloads_and_other_memory_travel_in_the_stream, setup, teardown),
-    cmocka_unit_test_setup_teardown(without_a_free_number_payloads_travel_in_the_stream, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_reference_that_is_half_out_is_not_back, setup, teardown),
-    cmocka_unit_test(what_was_not_lent_is_not_given_back),
-    cmocka_unit_test_setup_teardown(forgotten_references_come_back_without_a_word, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_link_that_ends_says_nothing_of_what_the_peer_has, setup, teardown),
-};
-
-int main(void)
-{
-    return cmocka_run_group_tests_name("link: loans and references", tests, NULL, NULL);
 }

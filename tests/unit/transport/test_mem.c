@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mem transport on virtual time: rate, latency, jitter, cuts, and that it is the same every time; and
  * latency on real time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/hash.h"
 #include "core/prng.h"
 #include "os/clock.h"
+#include "support/suite.h"
 #include "transport/mem.h"
 
 struct world {
@@ -53,11 +47,10 @@ static ssize_t recv_from(struct world *w, int at, int from, void *target, size_t
     return conn->transport->recv(conn, target, len);
 }
 
-static void nothing_comes_before_the_latency_has_passed(void **state)
+TEST(nothing_comes_before_the_latency_has_passed)
 {
     struct world w = {.setup = {.latency_ns = 5000}};
     char got[8];
-    (void)state;
     world_open(&w, 2);
     assert_true(mem_net_next(w.net) == NEVER_NS);
     assert_int_equal(send_to(&w, 0, 1, "abc", 3), 3);
@@ -71,11 +64,10 @@ static void nothing_comes_before_the_latency_has_passed(void **state)
     world_close(&w);
 }
 
-static void bytes_take_the_time_of_the_rate(void **state)
+TEST(bytes_take_the_time_of_the_rate)
 {
     struct world w = {.setup = {.latency_ns = 700, .bytes_per_s = 1e6, .ring_bytes = 100000}};
     static uint8_t bytes[5000];
-    (void)state;
     world_open(&w, 3);
     /* 1000 bytes at 1 MB/s: a millisecond. The second waits for the first; other pairs do not. */
     assert_int_equal(send_to(&w, 0, 1, bytes, 1000), 1000);
@@ -123,10 +115,9 @@ static uint64_t jittered(uint64_t seed, uint64_t jitter_ns, uint64_t *early, uin
     return hash;
 }
 
-static void jitter_is_within_its_bounds_and_seeded(void **state)
+TEST(jitter_is_within_its_bounds_and_seeded)
 {
     uint64_t early, late;
-    (void)state;
     uint64_t first = jittered(1, 2000, &early, &late);
     assert_true(early >= 1000 && early < 1200);
     assert_true(late > 2800 && late <= 3000);
@@ -137,11 +128,10 @@ static void jitter_is_within_its_bounds_and_seeded(void **state)
     assert_int_equal(late, 1000);
 }
 
-static void order_is_kept_under_jitter(void **state)
+TEST(order_is_kept_under_jitter)
 {
     struct world w = {.setup = {.latency_ns = 10, .jitter_ns = 1000000, .seed = 7}};
     uint8_t expected = 0;
-    (void)state;
     world_open(&w, 2);
     for (int i = 0; i < 250; i++) {
         w.now_ns = (uint64_t)i;
@@ -161,11 +151,10 @@ static void order_is_kept_under_jitter(void **state)
     world_close(&w);
 }
 
-static void a_cut_loses_what_has_not_arrived(void **state)
+TEST(a_cut_loses_what_has_not_arrived)
 {
     struct world w = {.setup = {.latency_ns = 100}};
     char got[16];
-    (void)state;
     world_open(&w, 3);
     assert_int_equal(send_to(&w, 0, 1, "first", 5), 5);
     w.now_ns = 50;
@@ -187,10 +176,9 @@ static void a_cut_loses_what_has_not_arrived(void **state)
 }
 
 /* A simulation goes on after one member has left: what is under way to it must not hold time back. */
-static void bytes_to_a_closed_end_are_not_waited_for(void **state)
+TEST(bytes_to_a_closed_end_are_not_waited_for)
 {
     struct world w = {.setup = {.latency_ns = 100}};
-    (void)state;
     world_open(&w, 3);
     assert_int_equal(send_to(&w, 0, 1, "x", 1), 1);
     struct conn *conn = mem_net_conn(w.net, 1, 0);
@@ -202,12 +190,11 @@ static void bytes_to_a_closed_end_are_not_waited_for(void **state)
     world_close(&w);
 }
 
-static void many_small_sends_are_bounded(void **state)
+TEST(many_small_sends_are_bounded)
 {
     struct world w = {.setup = {.latency_ns = 100, .ring_bytes = 1 << 20}};
     uint8_t got[4096];
     uint64_t sent = 0, come = 0;
-    (void)state;
     world_open(&w, 2);
     for (int round = 0; round < 20; round++) {
         while (send_to(&w, 0, 1, "x", 1) == 1)
@@ -222,10 +209,9 @@ static void many_small_sends_are_bounded(void **state)
 }
 
 /* On real time: the bell rings when the bytes may be seen, and not before the latency has passed. */
-static void real_bytes_take_the_latency(void **state)
+TEST(real_bytes_take_the_latency)
 {
     struct world w = {.setup = {.size = 3, .latency_ns = 3 * NS_PER_MS}};
-    (void)state;
     assert_int_equal(mem_net_open(&w.setup, &w.net), HEARTH_OK);
     struct bell *bell = mem_net_bell(w.net, 1);
     for (int round = 0; round < 5; round++) {
@@ -260,10 +246,9 @@ static void real_bytes_take_the_latency(void **state)
 }
 
 /* More sends under way than the list has places: the writer hears when there is room again. */
-static void real_sends_are_bounded(void **state)
+TEST(real_sends_are_bounded)
 {
     struct world w = {.setup = {.size = 2, .latency_ns = 2 * NS_PER_MS}};
-    (void)state;
     assert_int_equal(mem_net_open(&w.setup, &w.net), HEARTH_OK);
     struct bell *bell = mem_net_bell(w.net, 0);
     uint8_t got[256], next = 0, sent = 0;
@@ -280,20 +265,4 @@ static void real_sends_are_bounded(void **state)
         come += (int)n;
     }
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_comes_before_the_latency_has_passed),
-        cmocka_unit_test(bytes_take_the_time_of_the_rate),
-        cmocka_unit_test(jitter_is_within_its_bounds_and_seeded),
-        cmocka_unit_test(order_is_kept_under_jitter),
-        cmocka_unit_test(a_cut_loses_what_has_not_arrived),
-        cmocka_unit_test(bytes_to_a_closed_end_are_not_waited_for),
-        cmocka_unit_test(many_small_sends_are_bounded),
-        cmocka_unit_test(real_bytes_take_the_latency),
-        cmocka_unit_test(real_sends_are_bounded),
-    };
-    return cmocka_run_group_tests_name("mem, virtual time", tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A link over several connections: control through the first, data round the others, in any order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fake.h"
+#include "support/suite.h"
 #include "wire/record.h"
 
 #define BUDGET 65536u
@@ -111,7 +105,7 @@ static void expect_down(struct world *w, int status, const char *words)
 
 /* ---- hello ---- */
 
-static void every_pipe_begins_with_the_hello(void **state)
+TEST_WITH(every_pipe_begins_with_the_hello, setup, teardown)
 {
     struct world *w = *state;
     link_send_hello(&w->link, "hello", 5);
@@ -132,9 +126,8 @@ static void every_pipe_begins_with_the_hello(void **state)
     }
 }
 
-static void a_pipe_that_does_not_say_hello_is_refused(void **state)
+TEST(a_pipe_that_does_not_say_hello_is_refused)
 {
-    (void)state;
     for (int bad = 0; bad < PIPES; bad++) {
         struct world *w;
         setup((void **)&w);
@@ -145,16 +138,15 @@ static void a_pipe_that_does_not_say_hello_is_refused(void **state)
     }
 }
 
-static void a_second_hello_is_refused_on_any_pipe(void **state)
+TEST_WITH(a_second_hello_is_refused_on_any_pipe, setup_greeted, teardown)
 {
     struct world *w = *state;
     come(w, 2, FRAME_HELLO);
     expect_down(w, HEARTH_PROTOCOL, "second hello");
 }
 
-static void no_memory_for_a_hello_ends_the_link(void **state)
+TEST(no_memory_for_a_hello_ends_the_link)
 {
-    (void)state;
     for (int64_t after = 0; after < 2 + PIPES - 1;
          after++) { /* queue, its copy, and one for each data pipe */
         struct world *w;
@@ -169,7 +161,7 @@ static void no_memory_for_a_hello_ends_the_link(void **state)
 
 /* ---- out ---- */
 
-static void control_takes_the_first_pipe_and_data_goes_round_the_others(void **state)
+TEST_WITH(control_takes_the_first_pipe_and_data_goes_round_the_others, setup_greeted, teardown)
 {
     struct world *w = *state;
     for (uint32_t i = 0; i < 9; i++)
@@ -189,7 +181,7 @@ static void control_takes_the_first_pipe_and_data_goes_round_the_others(void **s
         assert_true(out_is_empty(w, i));
 }
 
-static void a_pipe_that_is_stuck_does_not_hold_the_others(void **state)
+TEST_WITH(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {0};
@@ -215,7 +207,7 @@ static void a_pipe_that_is_stuck_does_not_hold_the_others(void **state)
     assert_false(link_stuck(&w->link));
 }
 
-static void stuck_data_does_not_hold_control(void **state)
+TEST_WITH(stuck_data_does_not_hold_control, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {0};
@@ -252,11 +244,10 @@ static void collect(struct world *w, uint8_t seen[64])
     }
 }
 
-static void frames_leave_whole_whatever_each_pipe_takes(void **state)
+TEST(frames_leave_whole_whatever_each_pipe_takes)
 {
     static uint8_t bytes[64][3000];
     struct prng random;
-    (void)state;
     prng_init(&random, 7);
     for (int i = 0; i < 64; i++)
         memset(bytes[i], i, sizeof bytes[i]);
@@ -285,11 +276,10 @@ static void frames_leave_whole_whatever_each_pipe_takes(void **state)
 
 /* ---- in ---- */
 
-static void frames_come_through_all_pipes_in_any_fragments(void **state)
+TEST(frames_come_through_all_pipes_in_any_fragments)
 {
     static uint8_t bytes[64][3000];
     struct prng random;
-    (void)state;
     prng_init(&random, 8);
     for (int i = 0; i < 64; i++)
         memset(bytes[i], i, sizeof bytes[i]);
@@ -332,9 +322,8 @@ static void frames_come_through_all_pipes_in_any_fragments(void **state)
     }
 }
 
-static void a_missing_frame_is_noticed_in_each_pipe(void **state)
+TEST(a_missing_frame_is_noticed_in_each_pipe)
 {
-    (void)state;
     for (int i = 0; i < PIPES; i++) {
         struct world *w;
         setup_greeted((void **)&w);
@@ -346,7 +335,7 @@ static void a_missing_frame_is_noticed_in_each_pipe(void **state)
     }
 }
 
-static void only_the_payload_of_the_cookie_is_dropped(void **state)
+TEST_WITH(only_the_payload_of_the_cookie_is_dropped, setup_greeted, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[1000];
@@ -379,7 +368,7 @@ static void spend(struct world *w, uint32_t len)
         continue;
 }
 
-static void credit_that_comes_late_takes_nothing_back(void **state)
+TEST_WITH(credit_that_comes_late_takes_nothing_back, setup_greeted, teardown)
 {
     struct world *w = *state;
     spend(w, BUDGET / 2 - LINK_EAGER_COST);
@@ -398,7 +387,7 @@ static void credit_that_comes_late_takes_nothing_back(void **state)
 }
 
 /* A frame may stand in a slow connection while the others turn the whole budget over again and again. */
-static void credit_may_come_later_than_the_whole_budget(void **state)
+TEST_WITH(credit_may_come_later_than_the_whole_budget, setup_greeted, teardown)
 {
     struct world *w = *state;
     for (uint32_t i = 1; i <= 10; i++) {
@@ -414,7 +403,7 @@ static void credit_may_come_later_than_the_whole_budget(void **state)
     assert_true(link_eager_fits(&w->link, BUDGET - LINK_EAGER_COST));
 }
 
-static void credit_that_was_not_spent_is_refused_on_any_pipe(void **state)
+TEST_WITH(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted, teardown)
 {
     struct world *w = *state;
     spend(w, 1000);
@@ -425,7 +414,7 @@ static void credit_that_was_not_spent_is_refused_on_any_pipe(void **state)
 
 /* ---- the end ---- */
 
-static void the_last_goodbye_counts(void **state)
+TEST_WITH(the_last_goodbye_counts, setup_greeted, teardown)
 {
     struct world *w = *state;
     come(w, 1, FRAME_BYE);
@@ -454,9 +443,8 @@ static void the_last_goodbye_counts(void **state)
     assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
 }
 
-static void a_pipe_that_closes_without_a_goodbye_ends_the_link(void **state)
+TEST(a_pipe_that_closes_without_a_goodbye_ends_the_link)
 {
-    (void)state;
     for (int i = 0; i < PIPES; i++) {
         struct world *w;
         setup_greeted((void **)&w);
@@ -468,7 +456,7 @@ static void a_pipe_that_closes_without_a_goodbye_ends_the_link(void **state)
     }
 }
 
-static void a_send_that_finds_nobody_does_not_cut_off_what_came_through_others(void **state)
+TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others, setup_greeted, teardown)
 {
     struct world *w = *state;
     static uint8_t bytes[STRIDE];
@@ -481,7 +469,7 @@ static void a_send_that_finds_nobody_does_not_cut_off_what_came_through_others(v
     assert_int_equal(w->upper.metrics.frames_received, PIPES + 3000);
 }
 
-static void the_goodbye_goes_through_every_pipe(void **state)
+TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct error bye;
@@ -514,9 +502,8 @@ static void the_goodbye_goes_through_every_pipe(void **state)
 
 /* ---- owners that go ---- */
 
-static void frames_on_their_way_in_several_pipes_are_finished_from_copies(void **state)
+TEST(frames_on_their_way_in_several_pipes_are_finished_from_copies)
 {
-    (void)state;
     for (size_t cut = 1; cut < FRAME_HEADER_LEN + LONG; cut += 37) {
         struct world *w;
         setup_greeted((void **)&w);
@@ -546,9 +533,8 @@ static void frames_on_their_way_in_several_pipes_are_finished_from_copies(void *
     }
 }
 
-static void without_memory_for_one_of_the_copies_the_link_ends(void **state)
+TEST(without_memory_for_one_of_the_copies_the_link_ends)
 {
-    (void)state;
     for (int64_t after = 0; after < 3; after++) {
         struct world *w;
         setup_greeted((void **)&w);
@@ -568,7 +554,7 @@ static void without_memory_for_one_of_the_copies_the_link_ends(void **state)
 
 /* ---- sleeping ---- */
 
-static void every_pipe_is_waited_for_attended_and_told_of_sleep(void **state)
+TEST_WITH(every_pipe_is_waited_for_attended_and_told_of_sleep, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct sock_wait waits[PIPES + 1];
@@ -595,7 +581,7 @@ static void every_pipe_is_waited_for_attended_and_told_of_sleep(void **state)
     assert_int_equal(link_waits(&w->link, waits, 2), 2); /* no more than there is room for */
 }
 
-static void a_link_that_is_down_waits_for_nothing(void **state)
+TEST_WITH(a_link_that_is_down_waits_for_nothing, setup_greeted, teardown)
 {
     struct world *w = *state;
     struct sock_wait waits[PIPES] = {{.ready = true}, {.ready = true}};
@@ -607,38 +593,4 @@ static void a_link_that_is_down_waits_for_nothing(void **state)
     assert_false(link_stuck(&w->link));
     for (int i = 0; i < PIPES; i++)
         assert_int_equal(w->fakes[i].attended, 0);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(every_pipe_begins_with_the_hello, setup, teardown),
-    cmocka_unit_test(a_pipe_that_does_not_say_hello_is_refused),
-    cmocka_unit_test_setup_teardown(a_second_hello_is_refused_on_any_pipe, setup_greeted, teardown),
-    cmocka_unit_test(no_memory_for_a_hello_ends_the_link),
-    cmocka_unit_test_setup_teardown(control_takes_the_first_pipe_and_data_goes_round_the_others,
-                                    setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(stuck_data_does_not_hold_control, setup_greeted, teardown),
-    cmocka_unit_test(frames_leave_whole_whatever_each_pipe_takes),
-    cmocka_unit_test(frames_come_through_all_pipes_in_any_fragments),
-    cmocka_unit_test(a_missing_frame_is_noticed_in_each_pipe),
-    cmocka_unit_test_setup_teardown(only_the_payload_of_the_cookie_is_dropped, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(credit_that_comes_late_takes_nothing_back, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(credit_may_come_later_than_the_whole_budget, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted,
-                                    teardown),
-    cmocka_unit_test_setup_teardown(the_last_goodbye_counts, setup_greeted, teardown),
-    cmocka_unit_test(a_pipe_that_closes_without_a_goodbye_ends_the_link),
-    cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others,
-                                    setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(the_goodbye_goes_through_every_pipe, setup_greeted, teardown),
-    cmocka_unit_test(frames_on_their_way_in_several_pipes_are_finished_from_copies),
-    cmocka_unit_test(without_memory_for_one_of_the_copies_the_link_ends),
-    cmocka_unit_test_setup_teardown(every_pipe_is_waited_for_attended_and_told_of_sleep, setup_greeted,
-                                    teardown),
-    cmocka_unit_test_setup_teardown(a_link_that_is_down_waits_for_nothing, setup_greeted, teardown),
-};
-
-int main(void)
-{
-    return cmocka_run_group_tests_name("link: pipes", tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The link's queues: control before data, bounds, eager credit, and frames whose owner goes away. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fake.h"
+#include "support/suite.h"
 
 #define BUDGET 65536u
 #define LONG   (LINK_INLINE_MAX + 64) /* bytes; not sent in one piece with its header */
@@ -74,7 +68,7 @@ static void come(struct world *w, uint32_t credit)
 
 /* ---- order and bounds ---- */
 
-static void control_goes_before_data_that_waits(void **state)
+TEST_WITH(control_goes_before_data_that_waits, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[500] = {0};
@@ -95,7 +89,7 @@ static void control_goes_before_data_that_waits(void **state)
     assert_true(out_is_empty(w));
 }
 
-static void the_data_queue_is_bounded(void **state)
+TEST_WITH(the_data_queue_is_bounded, setup, teardown)
 {
     struct world *w = *state;
     uint8_t byte = 7;
@@ -115,7 +109,7 @@ static void the_data_queue_is_bounded(void **state)
     assert_int_equal(w->upper.heap.calls, 0);
 }
 
-static void a_peer_that_lets_control_pile_up_is_lost(void **state)
+TEST_WITH(a_peer_that_lets_control_pile_up_is_lost, setup, teardown)
 {
     struct world *w = *state;
     w->fake.send_room = 0;
@@ -133,9 +127,8 @@ static void a_peer_that_lets_control_pile_up_is_lost(void **state)
 }
 
 /* For the queue or for the payload. */
-static void no_memory_for_a_control_frame_ends_the_link(void **state)
+TEST(no_memory_for_a_control_frame_ends_the_link)
 {
-    (void)state;
     for (int64_t after = 0; after < 2; after++) {
         struct world *w;
         setup((void **)&w);
@@ -151,7 +144,7 @@ static void no_memory_for_a_control_frame_ends_the_link(void **state)
 }
 
 /* In a steady state the queue has the room that it once needed. */
-static void control_frames_without_payload_need_memory_once(void **state)
+TEST_WITH(control_frames_without_payload_need_memory_once, setup, teardown)
 {
     struct world *w = *state;
     w->fake.send_room = 0;
@@ -175,7 +168,7 @@ static void grant(struct world *w, uint64_t tag, uint32_t limit)
     link_send_control(&w->link, &(struct frame){.kind = FRAME_GRANT, .tag = tag, .step = limit}, NULL);
 }
 
-static void a_grant_overtakes_the_one_before(void **state)
+TEST_WITH(a_grant_overtakes_the_one_before, setup, teardown)
 {
     struct world *w = *state;
     w->fake.send_room = 10; /* the first is on its way when the others come */
@@ -201,7 +194,7 @@ static void a_grant_overtakes_the_one_before(void **state)
     assert_true(out_is_empty(w));
 }
 
-static void control_payloads_are_copied(void **state)
+TEST_WITH(control_payloads_are_copied, setup, teardown)
 {
     struct world *w = *state;
     char text[] = "first";
@@ -218,7 +211,7 @@ static void control_payloads_are_copied(void **state)
 
 /* ---- eager credit ---- */
 
-static void eager_frames_cost_their_length_and_more(void **state)
+TEST_WITH(eager_frames_cost_their_length_and_more, setup, teardown)
 {
     struct world *w = *state;
     static uint8_t bytes[BUDGET];
@@ -236,7 +229,7 @@ static void eager_frames_cost_their_length_and_more(void **state)
     assert_false(link_eager_fits(&w->link, left - LINK_EAGER_COST + 1));
 }
 
-static void returned_credit_may_be_spent_again(void **state)
+TEST_WITH(returned_credit_may_be_spent_again, setup, teardown)
 {
     struct world *w = *state;
     static uint8_t bytes[BUDGET];
@@ -259,7 +252,7 @@ static void returned_credit_may_be_spent_again(void **state)
     }
 }
 
-static void released_credit_is_told_when_an_eighth_is_untold(void **state)
+TEST_WITH(released_credit_is_told_when_an_eighth_is_untold, setup, teardown)
 {
     struct world *w = *state;
     size_t len = BUDGET / 8 / 4 - LINK_EAGER_COST; /* a quarter of an eighth each */
@@ -279,7 +272,7 @@ static void released_credit_is_told_when_an_eighth_is_untold(void **state)
     assert_string_equal(w->upper.log, "");
 }
 
-static void every_frame_tells_the_credit(void **state)
+TEST_WITH(every_frame_tells_the_credit, setup, teardown)
 {
     struct world *w = *state;
     link_eager_release(&w->link, 10);
@@ -295,7 +288,7 @@ static void every_frame_tells_the_credit(void **state)
     assert_true(out_is_empty(w));
 }
 
-static void credit_waits_for_a_frame_that_is_half_out(void **state)
+TEST_WITH(credit_waits_for_a_frame_that_is_half_out, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {0};
@@ -315,7 +308,7 @@ static void credit_waits_for_a_frame_that_is_half_out(void **state)
 
 /* ---- owners that go ---- */
 
-static void forgotten_frames_never_leave_and_their_credit_comes_back(void **state)
+TEST_WITH(forgotten_frames_never_leave_and_their_credit_comes_back, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {0};
@@ -342,10 +335,9 @@ static void forgotten_frames_never_leave_and_their_credit_comes_back(void **stat
 
 /* The peer gets a whole frame, as it was, whatever the owner does with its memory; also one that is short
  * enough to be sent in one piece with its header. */
-static void a_frame_half_sent_is_finished_as_it_was(void **state)
+TEST(a_frame_half_sent_is_finished_as_it_was)
 {
     static const uint32_t lens[] = {64, LINK_INLINE_MAX, LINK_INLINE_MAX + 1, LONG};
-    (void)state;
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
         uint32_t len = lens[i];
         for (size_t cut = 1; cut < FRAME_HEADER_LEN + len; cut += 5) {
@@ -377,7 +369,7 @@ static void a_frame_half_sent_is_finished_as_it_was(void **state)
     }
 }
 
-static void a_half_sent_frame_without_bytes_needs_no_copy(void **state)
+TEST_WITH(a_half_sent_frame_without_bytes_needs_no_copy, setup, teardown)
 {
     struct world *w = *state;
     int owner = 0;
@@ -392,7 +384,7 @@ static void a_half_sent_frame_without_bytes_needs_no_copy(void **state)
     assert_int_equal(w->upper.down_count, 0);
 }
 
-static void without_memory_for_the_copy_the_link_ends(void **state)
+TEST_WITH(without_memory_for_the_copy_the_link_ends, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
@@ -409,7 +401,7 @@ static void without_memory_for_the_copy_the_link_ends(void **state)
     assert_int_equal(w->fake.out.len, FRAME_HEADER_LEN + 5);
 }
 
-static void a_link_that_ends_forgets_the_copy(void **state)
+TEST_WITH(a_link_that_ends_forgets_the_copy, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
@@ -423,30 +415,4 @@ static void a_link_that_ends_forgets_the_copy(void **state)
     assert_true(link_pump(&w->link));
     assert_int_equal(w->upper.heap.blocks, 0);
     link_forget(&w->link, &owner); /* harmless */
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(control_goes_before_data_that_waits, setup, teardown),
-    cmocka_unit_test_setup_teardown(the_data_queue_is_bounded, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_peer_that_lets_control_pile_up_is_lost, setup, teardown),
-    cmocka_unit_test(no_memory_for_a_control_frame_ends_the_link),
-    cmocka_unit_test_setup_teardown(control_frames_without_payload_need_memory_once, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_grant_overtakes_the_one_before, setup, teardown),
-    cmocka_unit_test_setup_teardown(control_payloads_are_copied, setup, teardown),
-    cmocka_unit_test_setup_teardown(eager_frames_cost_their_length_and_more, setup, teardown),
-    cmocka_unit_test_setup_teardown(returned_credit_may_be_spent_again, setup, teardown),
-    cmocka_unit_test_setup_teardown(released_credit_is_told_when_an_eighth_is_untold, setup, teardown),
-    cmocka_unit_test_setup_teardown(every_frame_tells_the_credit, setup, teardown),
-    cmocka_unit_test_setup_teardown(credit_waits_for_a_frame_that_is_half_out, setup, teardown),
-    cmocka_unit_test_setup_teardown(forgotten_frames_never_leave_and_their_credit_comes_back, setup,
-                                    teardown),
-    cmocka_unit_test(a_frame_half_sent_is_finished_as_it_was),
-    cmocka_unit_test_setup_teardown(a_half_sent_frame_without_bytes_needs_no_copy, setup, teardown),
-    cmocka_unit_test_setup_teardown(without_memory_for_the_copy_the_link_ends, setup, teardown),
-    cmocka_unit_test_setup_teardown(a_link_that_ends_forgets_the_copy, setup, teardown),
-};
-
-int main(void)
-{
-    return cmocka_run_group_tests_name("link: queues and credit", tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes through QUIC: whole and in order, over bad networks too; streams do not hold each other up; a peer
  * that goes is noticed; what was sent before a close arrives. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/clock.h"
 
 #include "quic_pair.h"
+#include "support/suite.h"
 
 #if !defined(HEARTH_QUIC)
 
@@ -76,33 +68,28 @@ static void carries(const struct pair_wish *wish, size_t bytes, size_t piece)
     quic_pair_close(&pair);
 }
 
-static void carries_large_datagrams(void **state)
+TEST(carries_large_datagrams)
 {
-    (void)state;
     carries(&(struct pair_wish){0}, SOME, 0);
 }
 
-static void carries_usual_datagrams(void **state)
+TEST(carries_usual_datagrams)
 {
-    (void)state;
     carries(&(struct pair_wish){.datagram_size = 1452}, SOME, 0);
 }
 
-static void carries_small_datagrams_in_many_streams(void **state)
+TEST(carries_small_datagrams_in_many_streams)
 {
-    (void)state;
     carries(&(struct pair_wish){.datagram_size = 1200, .streams = LINK_PIPES_MAX}, 300000, 0);
 }
 
-static void carries_one_stream(void **state)
+TEST(carries_one_stream)
 {
-    (void)state;
     carries(&(struct pair_wish){.streams = 1}, 100000, 0);
 }
 
-static void carries_small_pieces(void **state)
+TEST(carries_small_pieces)
 {
-    (void)state;
     carries(&(struct pair_wish){.streams = 3}, 20000, 7);
 }
 
@@ -116,33 +103,29 @@ static void survives(const struct relay_habits *habits, size_t datagram_size, si
     relay_end(&relay);
 }
 
-static void survives_loss(void **state)
+TEST(survives_loss)
 {
-    (void)state;
     survives(&(struct relay_habits){.drops = 50}, 1452, 400000);
 }
 
-static void survives_disorder_and_doubles(void **state)
+TEST(survives_disorder_and_doubles)
 {
-    (void)state;
     survives(&(struct relay_habits){.delays = 100, .doubles = 100}, 1452, 1000000);
 }
 
 /* Copies with one byte changed come before the true ones. */
-static void survives_forgeries(void **state)
+TEST(survives_forgeries)
 {
-    (void)state;
     survives(&(struct relay_habits){.spoils = 300, .doubles = 50}, 1452, 400000);
 }
 
-static void finds_the_size_of_a_narrow_way(void **state)
+TEST(finds_the_size_of_a_narrow_way)
 {
-    (void)state;
     survives(&(struct relay_habits){.larger_than = 1300}, 8000, 100000);
 }
 
 /* Anything at all, from a stranger, at both ends and all the time. */
-static void survives_garbage(void **state)
+TEST(survives_garbage)
 {
     struct traffic list[4];
     struct datagram_port port;
@@ -150,7 +133,6 @@ static void survives_garbage(void **state)
     struct error error;
     struct prng prng;
     uint8_t bytes[1500];
-    (void)state;
     prng_init(&prng, 7);
     open_joined(&(struct pair_wish){0});
     assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
@@ -181,10 +163,9 @@ static void survives_garbage(void **state)
 /* ---- streams ---- */
 
 /* Nobody reads the bulk stream of side 0; control goes on both ways, and so does another bulk stream. */
-static void a_stalled_stream_holds_up_nothing_else(void **state)
+TEST(a_stalled_stream_holds_up_nothing_else)
 {
     struct traffic list[6];
-    (void)state;
     open_joined(&(struct pair_wish){.streams = 3});
     struct traffic stalled = {.conn = pair.sides[1].peer.conns[1], .out = SIZE_MAX, .seed_out = 9};
     for (int idle = 0; idle < 1000;) /* until its window is full */
@@ -223,9 +204,8 @@ static ssize_t read_to_the_end(struct traffic *t)
 }
 
 /* Side 1 sends as much as it may and goes; all of it arrives, then the end. */
-static void close_delivers_what_was_sent(void **state)
+TEST(close_delivers_what_was_sent)
 {
-    (void)state;
     open_joined(&(struct pair_wish){0});
     struct traffic sender = {.conn = pair.sides[1].peer.conns[1], .out = 200000, .seed_out = 3};
     struct traffic reader = {.conn = pair.sides[0].peer.conns[1], .in = 200000, .seed_in = 3};
@@ -257,9 +237,8 @@ static void close_delivers_what_was_sent(void **state)
 #endif
 
 /* Its process is killed: the socket goes without a word. */
-static void a_killed_peer_is_noticed(void **state)
+TEST(a_killed_peer_is_noticed)
 {
-    (void)state;
     open_joined(&(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0], .out = 10, .seed_out = 1};
@@ -270,9 +249,8 @@ static void a_killed_peer_is_noticed(void **state)
 }
 
 /* The same, while we have nothing to say to it. */
-static void a_killed_peer_is_noticed_by_who_waits(void **state)
+TEST(a_killed_peer_is_noticed_by_who_waits)
 {
-    (void)state;
     open_joined(&(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
@@ -281,9 +259,8 @@ static void a_killed_peer_is_noticed_by_who_waits(void **state)
 }
 
 /* Nothing comes any more, and nobody says why. */
-static void a_silent_peer_is_lost_after_the_idle_time(void **state)
+TEST(a_silent_peer_is_lost_after_the_idle_time)
 {
-    (void)state;
     relay_begin(&relay, &(struct relay_habits){0}, 1);
     open_joined(&(struct pair_wish){.relay = &relay, .idle_ns = 300 * NS_PER_MS});
     relay.dead = true;
@@ -294,9 +271,8 @@ static void a_silent_peer_is_lost_after_the_idle_time(void **state)
 }
 
 /* Idle links stay up: something is said before the time is over. */
-static void an_idle_link_stays_up(void **state)
+TEST(an_idle_link_stays_up)
 {
-    (void)state;
     open_joined(&(struct pair_wish){.idle_ns = 200 * NS_PER_MS});
     struct traffic list[4];
     int count = all_streams(list, 0, 0);
@@ -310,29 +286,6 @@ static void an_idle_link_stays_up(void **state)
         sock_wait(&nothing, 1, clock_real() + NS_PER_MS);
     }
     quic_pair_close(&pair);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(carries_large_datagrams),
-        cmocka_unit_test(carries_usual_datagrams),
-        cmocka_unit_test(carries_small_datagrams_in_many_streams),
-        cmocka_unit_test(carries_one_stream),
-        cmocka_unit_test(carries_small_pieces),
-        cmocka_unit_test(survives_loss),
-        cmocka_unit_test(survives_disorder_and_doubles),
-        cmocka_unit_test(survives_forgeries),
-        cmocka_unit_test(finds_the_size_of_a_narrow_way),
-        cmocka_unit_test(survives_garbage),
-        cmocka_unit_test(a_stalled_stream_holds_up_nothing_else),
-        cmocka_unit_test(close_delivers_what_was_sent),
-        cmocka_unit_test(a_killed_peer_is_noticed),
-        cmocka_unit_test(a_killed_peer_is_noticed_by_who_waits),
-        cmocka_unit_test(a_silent_peer_is_lost_after_the_idle_time),
-        cmocka_unit_test(an_idle_link_stays_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames of a packet, one behind the other: an id that is to be given up is found behind all the others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #if !defined(HEARTH_QUIC)
 
@@ -18,6 +10,7 @@ int main(void)
 
 #else
 
+#include "support/suite.h"
 #include "transport/quic_frames.h"
 
 #define FRAMES_MAX 128
@@ -58,10 +51,9 @@ static const struct {
 static const uint8_t retiring[] = {0x18, 0x40, 2, 0x80, 0, 0, 1, 1, 7, 0, 0, 0, 0,
                                    0,    0,    0, 0,    0, 0, 0, 0, 0, 0, 0, 0};
 
-static void found_behind_every_other(void **state)
+TEST(found_behind_every_other)
 {
     uint8_t frames[FRAMES_MAX];
-    (void)state;
     for (size_t i = 0; i < OTHERS; i++)
         for (size_t k = 0; k < OTHERS; k++) {
             size_t len = others[i].len;
@@ -75,7 +67,7 @@ static void found_behind_every_other(void **state)
         }
 }
 
-static void not_found_where_nobody_reads(void **state)
+TEST(not_found_where_nobody_reads)
 {
     static const uint8_t ends[][3] = {
         {0x08, 0, 0},       /* a stream to the end of the packet */
@@ -85,7 +77,6 @@ static void not_found_where_nobody_reads(void **state)
         {0x10, 0xff, 0xff}, /* and a longer one */
     };
     uint8_t frames[FRAMES_MAX];
-    (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         memcpy(frames, ends[i], sizeof ends[i]);
         memcpy(frames + sizeof ends[i], retiring, sizeof retiring);
@@ -96,9 +87,8 @@ static void not_found_where_nobody_reads(void **state)
 }
 
 /* In memory of just that length: nothing behind it is read. */
-static void cut_anywhere(void **state)
+TEST(cut_anywhere)
 {
-    (void)state;
     for (size_t i = 0; i < OTHERS; i++)
         for (size_t len = 1; len <= others[i].len; len++) {
             uint8_t *frames = malloc(len);
@@ -107,16 +97,6 @@ static void cut_anywhere(void **state)
             assert_false(quic_frames_retire(frames, len));
             free(frames);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(found_behind_every_other),
-        cmocka_unit_test(not_found_where_nobody_reads),
-        cmocka_unit_test(cut_anywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

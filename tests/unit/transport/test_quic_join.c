@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may join by QUIC: those with the secret, and of them only who is awaited. Strangers cost little, and
  * keep nobody out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 
 #include "quic_pair.h"
+#include "support/suite.h"
 
 #if !defined(HEARTH_QUIC)
 
@@ -42,30 +35,26 @@ static void refused(const struct pair_wish *wish, const char *because)
     quic_pair_close(&pair);
 }
 
-static void another_secret_is_refused(void **state)
+TEST(another_secret_is_refused)
 {
-    (void)state;
     refused(&(struct pair_wish){.secrets = {1, 2}, .join_ns = SHORT_NS}, "another secret");
 }
 
-static void another_key_is_refused(void **state)
+TEST(another_key_is_refused)
 {
-    (void)state;
     refused(&(struct pair_wish){.stranger = true, .join_ns = SHORT_NS}, "another node");
 }
 
 /* The listener has no fault to find. */
-static void another_process_of_the_node_is_refused(void **state)
+TEST(another_process_of_the_node_is_refused)
 {
-    (void)state;
     refused(&(struct pair_wish){.other_instance = true, .join_ns = SHORT_NS}, "another process");
 }
 
 /* The listener waits for somebody else: who comes knows the secret, and is told to come again. */
-static void who_is_not_awaited_does_not_get_in(void **state)
+TEST(who_is_not_awaited_does_not_get_in)
 {
     struct pair_wish wish = {.join_ns = SHORT_NS};
-    (void)state;
     quic_pair_open(&pair, &wish);
     pair.sides[0].peer.identity.instance += 5;
     pair_join(&pair, &wish);
@@ -74,10 +63,9 @@ static void who_is_not_awaited_does_not_get_in(void **state)
     quic_pair_close(&pair);
 }
 
-static void nobody_there(void **state)
+TEST(nobody_there)
 {
     struct pair_wish wish = {.join_ns = SHORT_NS};
-    (void)state;
     quic_pair_open(&pair, &wish);
     pair_close_side(&pair, 0);
     struct quic_side *side = &pair.sides[1];
@@ -90,12 +78,11 @@ static void nobody_there(void **state)
 /* ---- later ---- */
 
 /* Another peer joins an endpoint that has one already; the first link goes on. */
-static void more_may_join_later(void **state)
+TEST(more_may_join_later)
 {
     struct pair_wish wish = {0};
     struct quic_side third = {0};
     struct traffic list[4];
-    (void)state;
     quic_pair_open(&pair, &wish);
     pair_join(&pair, &wish);
     assert_int_equal(pair.sides[0].status, HEARTH_OK);
@@ -136,10 +123,9 @@ static void more_may_join_later(void **state)
 /* ---- strangers ---- */
 
 /* Whoever comes when many are half open must show first that it receives where it says it is. */
-static void under_load_an_address_must_be_proven(void **state)
+TEST(under_load_an_address_must_be_proven)
 {
     struct pair_wish wish = {0};
-    (void)state;
     quic_pair_open(&pair, &wish);
     pair.sides[0].quic->half_open = QUIC_HALF_OPEN_FREE;
     double retries = pair.sides[0].quic->retries.left;
@@ -212,12 +198,11 @@ static void flood_run(void *arg)
 
 /* Packets that were overheard come again from many addresses: they are few at any time, and the member whom
  * we wait for joins. */
-static void a_flood_keeps_nobody_out(void **state)
+TEST(a_flood_keeps_nobody_out)
 {
     uint8_t hello[DATAGRAM_BATCH];
     struct pair_wish wish = {0};
     struct flood flood = {.hello = hello};
-    (void)state;
     flood.len = overhear_hello(hello);
     quic_pair_open(&pair, &wish);
     flood.quic = pair.sides[0].quic;
@@ -244,10 +229,9 @@ static void a_flood_keeps_nobody_out(void **state)
 /* ---- memory ---- */
 
 /* Wherever memory ends, joining fails or succeeds, and leaves nothing behind. */
-static void without_memory_nothing_is_left(void **state)
+TEST(without_memory_nothing_is_left)
 {
     struct pair_wish wish = {.join_ns = 30 * NS_PER_MS};
-    (void)state;
     int coarse = getenv("HEARTH_TEST_SOAK") ? 20 : 4; /* who closes first waits 2 s for the other */
     for (int after = 0; after < 200; after += 1 + after / coarse) {
         quic_pair_open(&pair, &wish);
@@ -255,22 +239,6 @@ static void without_memory_nothing_is_left(void **state)
         pair_join(&pair, &wish);
         quic_pair_close(&pair);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_secret_is_refused),
-        cmocka_unit_test(another_key_is_refused),
-        cmocka_unit_test(another_process_of_the_node_is_refused),
-        cmocka_unit_test(who_is_not_awaited_does_not_get_in),
-        cmocka_unit_test(nobody_there),
-        cmocka_unit_test(more_may_join_later),
-        cmocka_unit_test(under_load_an_address_must_be_proven),
-        cmocka_unit_test(a_flood_keeps_nobody_out),
-        cmocka_unit_test(without_memory_nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

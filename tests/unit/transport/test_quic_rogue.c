@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a peer may say inside of QUIC when its handshake is complete, for which a knock that was overheard is
  * enough: it ends its own line, and nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/clock.h"
 #include "os/processor.h"
 
 #include "quic_pair.h"
+#include "support/suite.h"
 
 #if !defined(HEARTH_QUIC)
 
@@ -68,20 +60,18 @@ static void say_late(int from, const uint8_t *bytes, size_t len)
     quic_pair_close(&pair);
 }
 
-static void a_change_of_keys_in_tls_ends_the_line(void **state)
+TEST(a_change_of_keys_in_tls_ends_the_line)
 {
     static const uint8_t update[] = {24, 0, 0, 1, 0}, update_and_ask[] = {24, 0, 0, 1, 1};
-    (void)state;
     for (int from = 0; from < 2; from++) {
         say_late(from, update, sizeof update);
         say_late(from, update_and_ask, sizeof update_and_ask);
     }
 }
 
-static void other_words_in_tls_end_the_line(void **state)
+TEST(other_words_in_tls_end_the_line)
 {
     static const uint8_t ticket[] = {4, 0, 0, 4, 0, 0, 0, 0}, half[] = {24, 0};
-    (void)state;
     for (int from = 0; from < 2; from++) {
         say_late(from, ticket, sizeof ticket);
         say_late(from, half, sizeof half);
@@ -186,11 +176,10 @@ static size_t new_id(uint8_t *target, uint8_t sequence, uint8_t before)
     return 28;
 }
 
-static void ids_that_are_taken_back_end_the_line(void **state)
+TEST(ids_that_are_taken_back_end_the_line)
 {
     uint8_t frames[PLAIN_MAX] = {0x4a, 0, 1, 0}; /* what ngtcp2 takes for a stream, and then: */
     size_t len = 4;
-    (void)state;
     if (!processor_has_aes()) /* packets are forged for this suite alone */
         skip();
     join_seen();
@@ -204,9 +193,8 @@ static void ids_that_are_taken_back_end_the_line(void **state)
 }
 
 /* The forger is able: what may be said is taken, and what may not be is not. */
-static void forged_packets_are_taken(void **state)
+TEST(forged_packets_are_taken)
 {
-    (void)state;
     if (!processor_has_aes())
         skip();
     join_seen();
@@ -215,17 +203,6 @@ static void forged_packets_are_taken(void **state)
     say_frames(NUMBER + 1, (uint8_t[]){0x10, 0x40}, 2); /* half a frame */
     assert_true(pair.sides[0].quic->lines[0]->lost);
     quic_pair_close(&pair);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_of_keys_in_tls_ends_the_line),
-        cmocka_unit_test(other_words_in_tls_end_the_line),
-        cmocka_unit_test(ids_that_are_taken_back_end_the_line),
-        cmocka_unit_test(forged_packets_are_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

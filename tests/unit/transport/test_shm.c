@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared memory between two ends that keep to the rules: stream, loans, references, waking, the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/bytes.h"
 #include "core/prng.h"
@@ -15,6 +9,7 @@
 #include "os/shared.h"
 #include "os/sock.h"
 #include "shm_pair.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define WAIT_NS (20 * NS_PER_S)
@@ -72,7 +67,7 @@ static void skip_stream(struct shm_end *from, struct shm_end *to, size_t len)
 
 /* ---- the stream ---- */
 
-static void what_goes_in_comes_out_over_many_turns_of_the_ring(void **state)
+TEST_WITH(what_goes_in_comes_out_over_many_turns_of_the_ring, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct prng prng;
@@ -97,7 +92,7 @@ static void what_goes_in_comes_out_over_many_turns_of_the_ring(void **state)
     }
 }
 
-static void a_ring_has_no_seam(void **state)
+TEST_WITH(a_ring_has_no_seam, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[1]);
@@ -116,7 +111,7 @@ static void a_ring_has_no_seam(void **state)
     }
 }
 
-static void a_full_ring_takes_no_more(void **state)
+TEST_WITH(a_full_ring_takes_no_more, setup, teardown)
 {
     struct shm_end *ends = *state;
     uint8_t bytes[2 * SHM_RING] = {0};
@@ -128,7 +123,7 @@ static void a_full_ring_takes_no_more(void **state)
 
 /* ---- loans ---- */
 
-static void half_of_a_ring_may_be_lent(void **state)
+TEST_WITH(half_of_a_ring_may_be_lent, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
@@ -149,7 +144,7 @@ static void half_of_a_ring_may_be_lent(void **state)
     assert_true(sharing->lends(conn, SHM_RING / 2));
 }
 
-static void there_are_no_more_loans_than_places(void **state)
+TEST_WITH(there_are_no_more_loans_than_places, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
@@ -172,7 +167,7 @@ static void there_are_no_more_loans_than_places(void **state)
             sharing->give_back(conn, tokens[i]);
 }
 
-static void loans_come_back_in_any_order(void **state)
+TEST_WITH(loans_come_back_in_any_order, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
@@ -214,7 +209,7 @@ static void loans_come_back_in_any_order(void **state)
         sharing->give_back(conn, loans[--count].token);
 }
 
-static void lent_bytes_are_not_free_until_the_oldest_is_back(void **state)
+TEST_WITH(lent_bytes_are_not_free_until_the_oldest_is_back, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
@@ -234,7 +229,7 @@ static void lent_bytes_are_not_free_until_the_oldest_is_back(void **state)
     assert_int_equal(end_send(&ends[0], bytes, SHM_RING), SHM_RING);
 }
 
-static void loans_stay_after_both_ends_closed(void **state)
+TEST_WITH(loans_stay_after_both_ends_closed, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
@@ -269,7 +264,7 @@ static void loans_stay_after_both_ends_closed(void **state)
 
 /* ---- references ---- */
 
-static void references_show_the_peers_memory(void **state)
+TEST_WITH(references_show_the_peers_memory, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -296,7 +291,7 @@ static void references_show_the_peers_memory(void **state)
     }
 }
 
-static void only_memory_of_regions_is_referred_to(void **state)
+TEST_WITH(only_memory_of_regions_is_referred_to, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -313,7 +308,7 @@ static void only_memory_of_regions_is_referred_to(void **state)
     assert_int_equal(sharing->refer(ends[1].conn, region, page, reference), -1); /* not its own */
 }
 
-static void there_are_64_references_at_a_time(void **state)
+TEST_WITH(there_are_64_references_at_a_time, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -340,7 +335,7 @@ static void there_are_64_references_at_a_time(void **state)
             sharing->give_back(ends[1].conn, tokens[i]);
 }
 
-static void references_to_nothing_are_refused(void **state)
+TEST_WITH(references_to_nothing_are_refused, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -375,7 +370,7 @@ static void references_to_nothing_are_refused(void **state)
 
 /* ---- regions ---- */
 
-static void regions_are_zero_pages_and_bounded(void **state)
+TEST_WITH(regions_are_zero_pages_and_bounded, setup, teardown)
 {
     struct shm_end *ends = *state;
     struct shm_regions *regions = ends[0].regions;
@@ -405,7 +400,7 @@ static void regions_are_zero_pages_and_bounded(void **state)
     assert_null(shm_region_make(regions, SIZE_MAX / 2));
 }
 
-static void a_dropped_region_is_gone_for_the_peer(void **state)
+TEST_WITH(a_dropped_region_is_gone_for_the_peer, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -430,7 +425,7 @@ static void a_dropped_region_is_gone_for_the_peer(void **state)
 
 /* An operation that was cancelled is over for its user, who may free the buffer; the reference is still on
  * its way to the peer. */
-static void a_reference_on_its_way_holds_a_dropped_region(void **state)
+TEST_WITH(a_reference_on_its_way_holds_a_dropped_region, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -454,7 +449,7 @@ static void a_reference_on_its_way_holds_a_dropped_region(void **state)
 }
 
 /* A region is told to every peer of the node that hears of it, and only to those. */
-static void a_region_is_seen_through_two_connections(void **state)
+TEST_WITH(a_region_is_seen_through_two_connections, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -499,7 +494,7 @@ static void doze(struct shm_end *end, bool asleep, bool want_room)
     end->conn->transport->doze(end->conn, asleep, want_room);
 }
 
-static void who_dozes_is_signalled_once(void **state)
+TEST_WITH(who_dozes_is_signalled_once, setup, teardown)
 {
     struct shm_end *ends = *state;
     uint8_t bytes[10] = {0};
@@ -517,7 +512,7 @@ static void who_dozes_is_signalled_once(void **state)
     assert_false(end_signalled(&ends[0]));
 }
 
-static void room_wakes_who_wants_it(void **state)
+TEST_WITH(room_wakes_who_wants_it, setup, teardown)
 {
     struct shm_end *ends = *state;
     uint8_t bytes[SHM_RING] = {0};
@@ -532,7 +527,7 @@ static void room_wakes_who_wants_it(void **state)
     assert_false(end_signalled(&ends[0]));
 }
 
-static void loans_and_references_that_come_back_wake(void **state)
+TEST_WITH(loans_and_references_that_come_back_wake, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
@@ -553,7 +548,7 @@ static void loans_and_references_that_come_back_wake(void **state)
 
 /* ---- the end ---- */
 
-static void the_close_wakes_and_what_was_sent_still_comes(void **state)
+TEST_WITH(the_close_wakes_and_what_was_sent_still_comes, setup, teardown)
 {
     struct shm_end *ends = *state;
     uint8_t bytes[SHM_RING];
@@ -571,7 +566,7 @@ static void the_close_wakes_and_what_was_sent_still_comes(void **state)
     assert_int_equal(end_recv(&ends[1], bytes, 1), HEARTH_PEER_LOST);
 }
 
-static void a_reference_that_was_sent_before_the_close_can_be_read(void **state)
+TEST_WITH(a_reference_that_was_sent_before_the_close_can_be_read, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[1]);
@@ -603,13 +598,12 @@ static void child_runs(int fd, uint8_t wait_for)
     _exit(0);
 }
 
-static void a_peer_that_ends_without_goodbye_is_noticed(void **state)
+TEST(a_peer_that_ends_without_goodbye_is_noticed)
 {
     struct shm_end end;
     struct error error;
     int fds[2], status;
     uint8_t bytes[20];
-    (void)state;
     end_init(&end);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     pid_t child = fork();
@@ -636,9 +630,8 @@ static void a_peer_that_ends_without_goodbye_is_noticed(void **state)
     end_fini(&end);
 }
 
-static void no_descriptor_and_no_memory_stay_behind(void **state)
+TEST(no_descriptor_and_no_memory_stay_behind)
 {
-    (void)state;
     int before = open_files();
     for (int i = 0; i < 20; i++) {
         struct shm_end ends[2];
@@ -649,36 +642,8 @@ static void no_descriptor_and_no_memory_stay_behind(void **state)
     assert_int_equal(open_files(), before);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    CASE(what_goes_in_comes_out_over_many_turns_of_the_ring),
-    CASE(a_ring_has_no_seam),
-    CASE(a_full_ring_takes_no_more),
-    CASE(half_of_a_ring_may_be_lent),
-    CASE(there_are_no_more_loans_than_places),
-    CASE(loans_come_back_in_any_order),
-    CASE(lent_bytes_are_not_free_until_the_oldest_is_back),
-    CASE(loans_stay_after_both_ends_closed),
-    CASE(references_show_the_peers_memory),
-    CASE(only_memory_of_regions_is_referred_to),
-    CASE(there_are_64_references_at_a_time),
-    CASE(references_to_nothing_are_refused),
-    CASE(regions_are_zero_pages_and_bounded),
-    CASE(a_dropped_region_is_gone_for_the_peer),
-    CASE(a_reference_on_its_way_holds_a_dropped_region),
-    CASE(a_region_is_seen_through_two_connections),
-    CASE(who_dozes_is_signalled_once),
-    CASE(room_wakes_who_wants_it),
-    CASE(loans_and_references_that_come_back_wake),
-    CASE(the_close_wakes_and_what_was_sent_still_comes),
-    CASE(a_reference_that_was_sent_before_the_close_can_be_read),
-    cmocka_unit_test(a_peer_that_ends_without_goodbye_is_noticed),
-    cmocka_unit_test(no_descriptor_and_no_memory_stay_behind),
-};
-
 int main(void)
 {
     watchdog(100, "shared memory");
-    return cmocka_run_group_tests_name("shm", tests, NULL, NULL);
+    return suite_run();
 }

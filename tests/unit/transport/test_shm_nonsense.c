@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared memory with a peer that writes anything into it or says anything beside it: an error or a lost peer,
  * never a crash, and nothing stays open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/bytes.h"
 #include "core/prng.h"
 #include "os/shared.h"
 #include "os/sock.h"
 #include "shm_pair.h"
+#include "support/suite.h"
 #include "support/watchdog.h"
 
 #define SHORT_NS (20 * NS_PER_MS)
@@ -57,7 +51,7 @@ struct offer {
     int status;                           /* expected */
 };
 
-static void wrong_offers_are_refused(void **state)
+TEST(wrong_offers_are_refused)
 {
     static const struct offer offers[] = {
         {SHM_MAGIC, SHM_RING, SHM_MAGIC, SHM_RING, SHM_RING, HEARTH_OK},
@@ -73,7 +67,6 @@ static void wrong_offers_are_refused(void **state)
         {SHM_MAGIC, UINT64_C(1) << 63, SHM_MAGIC, UINT64_C(1) << 63, SHM_RING, HEARTH_PROTOCOL},
         {SHM_MAGIC, UINT64_C(1) << 40, SHM_MAGIC, UINT64_C(1) << 40, SHM_RING, HEARTH_PROTOCOL},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof offers / sizeof *offers; i++) {
         const struct offer *o = &offers[i];
         struct raw raw;
@@ -96,9 +89,8 @@ static void wrong_offers_are_refused(void **state)
     }
 }
 
-static void wrong_descriptors_are_refused(void **state)
+TEST(wrong_descriptors_are_refused)
 {
-    (void)state;
     for (int what = 0; what < 8; what++) {
         struct raw raw;
         struct shm_end end;
@@ -144,9 +136,8 @@ static void wrong_descriptors_are_refused(void **state)
     }
 }
 
-static void peers_that_say_nothing_or_too_little(void **state)
+TEST(peers_that_say_nothing_or_too_little)
 {
-    (void)state;
     for (int what = 0; what < 6; what++) {
         struct raw raw;
         struct shm_end end;
@@ -171,9 +162,8 @@ static void peers_that_say_nothing_or_too_little(void **state)
     }
 }
 
-static void no_memory_for_a_connection(void **state)
+TEST(no_memory_for_a_connection)
 {
-    (void)state;
     struct raw raw;
     struct shm_end end;
     struct error error = {0};
@@ -189,10 +179,9 @@ static void no_memory_for_a_connection(void **state)
 
 /* ---- numbers ---- */
 
-static void a_head_that_cannot_be_loses_the_peer(void **state)
+TEST(a_head_that_cannot_be_loses_the_peer)
 {
     static const uint64_t heads[] = {SHM_RING + 1, UINT64_MAX, UINT64_C(1) << 63, 2 * SHM_RING};
-    (void)state;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         for (int how = 0; how < 2; how++) {
             struct world *w;
@@ -210,7 +199,7 @@ static void a_head_that_cannot_be_loses_the_peer(void **state)
     }
 }
 
-static void a_head_that_goes_back_loses_the_peer(void **state)
+TEST_WITH(a_head_that_goes_back_loses_the_peer, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100];
@@ -223,10 +212,9 @@ static void a_head_that_goes_back_loses_the_peer(void **state)
     assert_int_equal(end_recv(&w->end, bytes, 20), HEARTH_PEER_LOST);
 }
 
-static void a_tail_that_cannot_be_loses_the_peer(void **state)
+TEST(a_tail_that_cannot_be_loses_the_peer)
 {
     static const uint64_t tails[] = {SHM_RING + 1, UINT64_MAX, UINT64_C(1) << 63};
-    (void)state;
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         struct world *w;
         static uint8_t bytes[SHM_RING];
@@ -239,7 +227,7 @@ static void a_tail_that_cannot_be_loses_the_peer(void **state)
     }
 }
 
-static void a_tail_that_goes_back_loses_the_peer(void **state)
+TEST_WITH(a_tail_that_goes_back_loses_the_peer, setup, teardown)
 {
     struct world *w = *state;
     static uint8_t bytes[SHM_RING];
@@ -251,7 +239,7 @@ static void a_tail_that_goes_back_loses_the_peer(void **state)
 }
 
 /* The link finds out: it knows which of its frames have left. */
-static void references_that_were_never_out_are_told(void **state)
+TEST_WITH(references_that_were_never_out_are_told, setup, teardown)
 {
     struct world *w = *state;
     const struct sharing *sharing = w->end.conn->transport->sharing;
@@ -266,7 +254,7 @@ static void references_that_were_never_out_are_told(void **state)
     }
 }
 
-static void our_own_numbers_are_not_trusted_from_memory(void **state)
+TEST_WITH(our_own_numbers_are_not_trusted_from_memory, setup, teardown)
 {
     struct world *w = *state;
     uint8_t bytes[100] = {1, 2, 3};
@@ -281,9 +269,8 @@ static void our_own_numbers_are_not_trusted_from_memory(void **state)
 }
 
 /* Anything, at any time. */
-static void any_numbers_at_any_time(void **state)
+TEST(any_numbers_at_any_time)
 {
-    (void)state;
     struct prng prng;
     prng_init(&prng, first_seed());
     for (unsigned long round = 0; round < repeat_count(100); round++) {
@@ -353,9 +340,8 @@ static bool lost(struct world *w)
     return end_recv(&w->end, &byte, 1) == HEARTH_PEER_LOST;
 }
 
-static void wrong_words_lose_the_peer(void **state)
+TEST(wrong_words_lose_the_peer)
 {
-    (void)state;
     size_t page = shared_page();
     int good, short_one;
     assert_int_equal(shared_make(2 * page, &good), HEARTH_OK);
@@ -404,14 +390,14 @@ static void wrong_words_lose_the_peer(void **state)
     shared_close(short_one);
 }
 
-static void half_a_word_loses_the_peer(void **state)
+TEST_WITH(half_a_word_loses_the_peer, setup, teardown)
 {
     struct world *w = *state;
     assert_int_equal(write(w->raw.fd, "half", 4), 4);
     assert_true(lost(w));
 }
 
-static void more_regions_than_places_lose_the_peer(void **state)
+TEST_WITH(more_regions_than_places_lose_the_peer, setup, teardown)
 {
     struct world *w = *state;
     size_t page = shared_page();
@@ -429,7 +415,7 @@ static void more_regions_than_places_lose_the_peer(void **state)
 }
 
 /* The peer may say so before we have given it back. */
-static void a_dropped_region_stays_while_it_is_read(void **state)
+TEST_WITH(a_dropped_region_stays_while_it_is_read, setup, teardown)
 {
     struct world *w = *state;
     const struct sharing *sharing = w->end.conn->transport->sharing;
@@ -465,28 +451,8 @@ static void a_dropped_region_stays_while_it_is_read(void **state)
     shared_close(other);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(wrong_offers_are_refused),
-    cmocka_unit_test(wrong_descriptors_are_refused),
-    cmocka_unit_test(peers_that_say_nothing_or_too_little),
-    cmocka_unit_test(no_memory_for_a_connection),
-    cmocka_unit_test(a_head_that_cannot_be_loses_the_peer),
-    CASE(a_head_that_goes_back_loses_the_peer),
-    cmocka_unit_test(a_tail_that_cannot_be_loses_the_peer),
-    CASE(a_tail_that_goes_back_loses_the_peer),
-    CASE(references_that_were_never_out_are_told),
-    CASE(our_own_numbers_are_not_trusted_from_memory),
-    cmocka_unit_test(any_numbers_at_any_time),
-    cmocka_unit_test(wrong_words_lose_the_peer),
-    CASE(half_a_word_loses_the_peer),
-    CASE(more_regions_than_places_lose_the_peer),
-    CASE(a_dropped_region_stays_while_it_is_read),
-};
-
 int main(void)
 {
     watchdog(100, "shared memory with a broken peer");
-    return cmocka_run_group_tests_name("shm: nonsense", tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes over sockets: whole and in order however they are cut, read ahead, heard after the peer closed. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/sock.h"
+#include "support/suite.h"
 #include "transport/tcp.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
@@ -120,12 +113,11 @@ static void fill(uint8_t *bytes, size_t len, unsigned seed)
 /* ---- cuts ---- */
 
 /* Frames of 40 + 4 bytes as a link reads them: header, payload, header. The cut goes to every place. */
-static void cut_at_every_byte(void **state)
+TEST(cut_at_every_byte)
 {
     uint8_t sent[132], got[132];
     struct ends e;
 
-    (void)state;
     fill(sent, sizeof sent, 1);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -149,13 +141,12 @@ static void cut_at_every_byte(void **state)
     }
 }
 
-static void pieces_of_one_frame_stay_together(void **state)
+TEST(pieces_of_one_frame_stay_together)
 {
     struct iovec pieces[3] = {{"head", 4}, {"", 0}, {"payload", 7}};
     struct ends e;
     uint8_t got[11];
 
-    (void)state;
     open_ends(&e, true);
     assert_int_equal(e.a->transport->send(e.a, pieces, 3), 11);
     recv_all(e.b, got, 11);
@@ -166,13 +157,12 @@ static void pieces_of_one_frame_stay_together(void **state)
 /* ---- readahead ---- */
 
 /* Whatever lengths are asked for, below and above the readahead, the stream is the same. */
-static void any_lengths_give_the_same_stream(void **state)
+TEST(any_lengths_give_the_same_stream)
 {
     static const size_t lens[] = {1, 7, 40, 4095, 4096, 4097, 12288, 16384, 20000, 65536, 262144};
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct ends e;
 
-    (void)state;
     fill(sent, BIG, 2);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -200,12 +190,11 @@ static void any_lengths_give_the_same_stream(void **state)
 }
 
 /* One read brings three frames; the first "nothing" after it costs no look at the socket. */
-static void small_frames_come_in_one_read(void **state)
+TEST(small_frames_come_in_one_read)
 {
     uint8_t sent[132], got[132];
     struct ends e;
 
-    (void)state;
     fill(sent, sizeof sent, 3);
     open_ends(&e, false);
     send_all(e.a, sent, sizeof sent);
@@ -230,12 +219,11 @@ static void small_frames_come_in_one_read(void **state)
 
 /* ---- endings ---- */
 
-static void what_was_sent_is_heard_after_close(void **state)
+TEST(what_was_sent_is_heard_after_close)
 {
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct ends e;
 
-    (void)state;
     fill(sent, BIG, 4);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -261,12 +249,11 @@ static void what_was_sent_is_heard_after_close(void **state)
 }
 
 /* Sending to one that is gone fails; what it said before is still there to be heard. */
-static void sending_to_nobody_fails(void **state)
+TEST(sending_to_nobody_fails)
 {
     uint8_t got[5];
     struct ends e;
 
-    (void)state;
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
         send_all(e.a, (const uint8_t *)"final", 5);
@@ -284,7 +271,7 @@ static void sending_to_nobody_fails(void **state)
     }
 }
 
-static void a_full_connection_takes_more_later(void **state)
+TEST(a_full_connection_takes_more_later)
 {
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct iovec piece = {sent, BIG};
@@ -292,7 +279,6 @@ static void a_full_connection_takes_more_later(void **state)
     size_t out = 0;
     ssize_t took;
 
-    (void)state;
     fill(sent, BIG, 5);
     for (int loopback = 0; loopback < 2; loopback++, out = 0) {
         open_ends(&e, loopback);
@@ -312,31 +298,15 @@ static void a_full_connection_takes_more_later(void **state)
     free(got);
 }
 
-static void no_memory_closes_the_descriptor(void **state)
+TEST(no_memory_closes_the_descriptor)
 {
     struct heap heap;
     int fds[2];
 
-    (void)state;
     heap_init(&heap, 0);
     atomic_store(&heap.fail_after, 0);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     assert_null(tcp_conn(&heap, fds[0]));
     assert_int_equal(fcntl(fds[0], F_GETFD), -1);
     sock_close(fds[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_at_every_byte),
-        cmocka_unit_test(pieces_of_one_frame_stay_together),
-        cmocka_unit_test(any_lengths_give_the_same_stream),
-        cmocka_unit_test(small_frames_come_in_one_read),
-        cmocka_unit_test(what_was_sent_is_heard_after_close),
-        cmocka_unit_test(sending_to_nobody_fails),
-        cmocka_unit_test(a_full_connection_takes_more_later),
-        cmocka_unit_test(no_memory_closes_the_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

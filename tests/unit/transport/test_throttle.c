@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line that is slow on purpose, and a link behind it: when frames may leave, and what overtakes them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
 #include "fake.h"
+#include "support/suite.h"
 
 #define BUDGET 65536u
 #define START  (1000 * NS_PER_S)
@@ -16,11 +10,10 @@
 
 /* ---- the line ---- */
 
-static void nothing_leaves_before_its_last_bit(void **state)
+TEST(nothing_leaves_before_its_last_bit)
 {
     struct throttle t;
     struct throttle_place a = {0}, b = {0};
-    (void)state;
     throttle_init(&t, 8 * MBIT); /* a byte a microsecond */
     throttle_tick(&t, START);
     assert_true(t.due_ns == NEVER_NS);
@@ -44,11 +37,10 @@ static void nothing_leaves_before_its_last_bit(void **state)
     assert_true(throttle_pass(&t, &a, 500, START));
 }
 
-static void a_pause_saves_nothing_up(void **state)
+TEST(a_pause_saves_nothing_up)
 {
     struct throttle t;
     struct throttle_place a = {0};
-    (void)state;
     throttle_init(&t, 8 * MBIT);
     throttle_tick(&t, START);
     throttle_push(&t, 1);
@@ -59,11 +51,10 @@ static void a_pause_saves_nothing_up(void **state)
 }
 
 /* As many bytes leave in a second as the rate says, however late whoever asks wakes up, within reason. */
-static void lateness_is_made_good(void **state)
+TEST(lateness_is_made_good)
 {
     static const uint64_t rates[] = {64000, 1234567, 100 * MBIT, 2500 * MBIT, 1000000 * MBIT};
     struct prng prng;
-    (void)state;
     prng_init(&prng, 7);
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         struct throttle t;
@@ -87,12 +78,11 @@ static void lateness_is_made_good(void **state)
     }
 }
 
-static void who_sleeps_long_does_not_flood(void **state)
+TEST(who_sleeps_long_does_not_flood)
 {
     struct throttle t;
     struct throttle_place a = {0};
     uint64_t bytes = 0;
-    (void)state;
     throttle_init(&t, 8 * MBIT);
     throttle_tick(&t, START);
     assert_false(throttle_pass(&t, &a, 1000, START));
@@ -102,11 +92,10 @@ static void who_sleeps_long_does_not_flood(void **state)
     assert_true(bytes <= 21000); /* and not 10,000,000 */
 }
 
-static void what_must_leave_is_paid_by_the_rest(void **state)
+TEST(what_must_leave_is_paid_by_the_rest)
 {
     struct throttle t;
     struct throttle_place a = {0};
-    (void)state;
     throttle_init(&t, 8 * MBIT);
     throttle_tick(&t, START);
     assert_false(throttle_pass(&t, &a, 1000, START));
@@ -120,11 +109,10 @@ static void what_must_leave_is_paid_by_the_rest(void **state)
 }
 
 /* A frame is taken back: its place serves for the next, whatever its length. */
-static void a_place_is_kept(void **state)
+TEST(a_place_is_kept)
 {
     struct throttle t;
     struct throttle_place a = {0};
-    (void)state;
     throttle_init(&t, 8 * MBIT);
     throttle_tick(&t, START);
     assert_false(throttle_pass(&t, &a, 1000, START));
@@ -189,10 +177,9 @@ static void send_data(struct world *w, uint32_t len, const char *owner)
     link_send_data(&w->link, &frame, w->bytes, (void *)(uintptr_t)owner, NULL);
 }
 
-static void control_overtakes_frames_that_wait(void **state)
+TEST(control_overtakes_frames_that_wait)
 {
     struct world *w = world_open(1, 8 * MBIT);
-    (void)state;
     uint32_t len = 10000 - FRAME_HEADER_LEN;
     send_data(w, len, "a");
     send_data(w, len, "b");
@@ -213,10 +200,9 @@ static void control_overtakes_frames_that_wait(void **state)
     world_close(w);
 }
 
-static void data_of_its_own_connection_leaves_in_pieces(void **state)
+TEST(data_of_its_own_connection_leaves_in_pieces)
 {
     struct world *w = world_open(2, 8 * MBIT);
-    (void)state;
     size_t piece = throttle_piece(&w->throttle);
     uint32_t len = 50000;
     uint64_t now = START;
@@ -245,10 +231,9 @@ static void data_of_its_own_connection_leaves_in_pieces(void **state)
     world_close(w);
 }
 
-static void a_reference_costs_what_it_stands_for(void **state)
+TEST(a_reference_costs_what_it_stands_for)
 {
     struct world *w = world_open(1, 8 * MBIT);
-    (void)state;
     fake_share(&w->fakes[0], w->bytes, sizeof w->bytes);
     send_data(w, 40000, "a");
     send_data(w, 40000, "b");
@@ -265,10 +250,9 @@ static void a_reference_costs_what_it_stands_for(void **state)
 }
 
 /* A connection without room: what was let through waits for it, and is not counted twice. */
-static void a_full_connection_is_waited_for(void **state)
+TEST(a_full_connection_is_waited_for)
 {
     struct world *w = world_open(2, 8 * MBIT);
-    (void)state;
     send_data(w, 20000, "a");
     w->fakes[1].send_room = 100;
     pump_at(w, START + 5 * NS_PER_MS);
@@ -286,13 +270,12 @@ static void a_full_connection_is_waited_for(void **state)
 }
 
 /* A frame half sent is finished at the goodbye, not given up. */
-static void a_goodbye_does_not_wait(void **state)
+TEST(a_goodbye_does_not_wait)
 {
     struct world *w = world_open(2, 8 * MBIT);
     struct error bye;
     struct frame frame;
     const uint8_t *payload;
-    (void)state;
     send_data(w, 30000, "a");
     pump_at(w, START + 5 * NS_PER_MS);
     error_set(&bye, HEARTH_CLOSED, 0, "it was closed");
@@ -304,22 +287,4 @@ static void a_goodbye_does_not_wait(void **state)
         assert_int_equal(frame.kind, FRAME_BYE);
     }
     world_close(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_leaves_before_its_last_bit),
-        cmocka_unit_test(a_pause_saves_nothing_up),
-        cmocka_unit_test(lateness_is_made_good),
-        cmocka_unit_test(who_sleeps_long_does_not_flood),
-        cmocka_unit_test(what_must_leave_is_paid_by_the_rest),
-        cmocka_unit_test(a_place_is_kept),
-        cmocka_unit_test(control_overtakes_frames_that_wait),
-        cmocka_unit_test(data_of_its_own_connection_leaves_in_pieces),
-        cmocka_unit_test(a_reference_costs_what_it_stands_for),
-        cmocka_unit_test(a_full_connection_is_waited_for),
-        cmocka_unit_test(a_goodbye_does_not_wait),
-    };
-    return cmocka_run_group_tests_name("throttle", tests, NULL, NULL);
 }

@@ -2,19 +2,12 @@
 /* Bytes over sockets in records: whole, in order, never in clear; how many records and reads they take; what
  * is held; forged and cut streams. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "os/clock.h"
 #include "os/sock.h"
 #include "support/sealed.h"
+#include "support/suite.h"
 #include "transport/tls.h"
 
 #define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
@@ -181,13 +174,12 @@ static size_t bare_seal(const struct ends *e, const void *bytes, size_t len, uin
 
 /* ---- what goes over the wire ---- */
 
-static void a_short_frame_is_one_record(void **state)
+TEST(a_short_frame_is_one_record)
 {
     uint8_t header[HEADER] = {0}, wire[1000], plain[1000];
     struct iovec pieces[3] = {{header, HEADER}, {"", 0}, {"payload", 7}};
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     assert_int_equal(e.a->transport->send(e.a, pieces, 3), HEADER + 7);
     assert_false(e.a->transport->holding->holds(e.a));
@@ -198,7 +190,7 @@ static void a_short_frame_is_one_record(void **state)
 }
 
 /* The header alone, then the payload in records as long as they may be: each can go straight to its place. */
-static void a_long_frame_is_cut_at_its_payload(void **state)
+TEST(a_long_frame_is_cut_at_its_payload)
 {
     static const size_t lens[] = {HEADER, 16384, 16384, 232};
     static uint8_t payload[33000], wire[40000], plain[RECORD_DATA_MAX];
@@ -206,7 +198,6 @@ static void a_long_frame_is_cut_at_its_payload(void **state)
     struct iovec pieces[2] = {{header, HEADER}, {payload, sizeof payload}};
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     fill(payload, sizeof payload, 1);
     assert_int_equal(e.a->transport->send(e.a, pieces, 2), HEADER + sizeof payload);
@@ -224,12 +215,11 @@ static void a_long_frame_is_cut_at_its_payload(void **state)
     close_ends(&e);
 }
 
-static void nothing_is_in_clear(void **state)
+TEST(nothing_is_in_clear)
 {
     static uint8_t wire[100000], plain[60000];
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     memset(plain, 'S', sizeof plain);
     send_all(e.a, plain, sizeof plain);
@@ -240,13 +230,12 @@ static void nothing_is_in_clear(void **state)
     close_ends(&e);
 }
 
-static void any_lengths_give_the_same_stream(void **state)
+TEST(any_lengths_give_the_same_stream)
 {
     static const size_t lens[] = {1, 7, 96, 4095, 4096, 4097, 12288, 16384, 20000, 65536, 262144};
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct ends e;
 
-    (void)state;
     fill(sent, BIG, 2);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -274,12 +263,11 @@ static void any_lengths_give_the_same_stream(void **state)
 }
 
 /* Records that come in pieces, cut at every place. */
-static void cut_at_every_byte(void **state)
+TEST(cut_at_every_byte)
 {
     uint8_t wire[400], got[200];
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     for (size_t cut = 0; cut <= 2 * (HEADER + RECORD_EXTRA); cut++) {
         uint8_t sent[2 * HEADER];
@@ -300,12 +288,11 @@ static void cut_at_every_byte(void **state)
 }
 
 /* One read brings three frames; the first "nothing" after it costs no look at the socket. */
-static void small_frames_come_in_one_read(void **state)
+TEST(small_frames_come_in_one_read)
 {
     uint8_t sent[132], got[132];
     struct ends e;
 
-    (void)state;
     fill(sent, sizeof sent, 3);
     open_ends(&e, false);
     for (size_t at = 0; at < sizeof sent; at += 44)
@@ -332,12 +319,11 @@ static void small_frames_come_in_one_read(void **state)
 
 /* ---- held ---- */
 
-static void what_does_not_fit_is_held_and_leaves_later(void **state)
+TEST(what_does_not_fit_is_held_and_leaves_later)
 {
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct ends e;
 
-    (void)state;
     fill(sent, BIG, 5);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -367,12 +353,11 @@ static void what_does_not_fit_is_held_and_leaves_later(void **state)
 
 /* ---- endings ---- */
 
-static void what_was_sent_is_heard_after_close(void **state)
+TEST(what_was_sent_is_heard_after_close)
 {
     uint8_t *sent = malloc(BIG), *got = malloc(BIG);
     struct ends e;
 
-    (void)state;
     fill(sent, BIG, 4);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
@@ -392,12 +377,11 @@ static void what_was_sent_is_heard_after_close(void **state)
     free(got);
 }
 
-static void the_last_record_is_a_goodbye(void **state)
+TEST(the_last_record_is_a_goodbye)
 {
     uint8_t wire[100], plain[100];
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     assert_int_equal(send_one(e.a, "words", 5), 5);
     close_conn(&e.a);
@@ -409,12 +393,11 @@ static void the_last_record_is_a_goodbye(void **state)
 }
 
 /* After a goodbye nothing counts, and it need not close the socket. */
-static void a_goodbye_ends_it(void **state)
+TEST(a_goodbye_ends_it)
 {
     uint8_t wire[200], got[10];
     struct ends e;
 
-    (void)state;
     open_bare(&e);
     size_t len = bare_seal(&e, "last", 4, wire);
     len += records_bye(e.records, wire + len);
@@ -428,11 +411,10 @@ static void a_goodbye_ends_it(void **state)
 }
 
 /* Whole records count, the rest does not. */
-static void a_cut_stream_is_the_end(void **state)
+TEST(a_cut_stream_is_the_end)
 {
     uint8_t wire[200], got[10];
 
-    (void)state;
     for (size_t cut = 1; cut < 6 + RECORD_EXTRA; cut++) {
         struct ends e;
         open_bare(&e);
@@ -446,11 +428,10 @@ static void a_cut_stream_is_the_end(void **state)
     }
 }
 
-static void a_forged_record_gives_nothing(void **state)
+TEST(a_forged_record_gives_nothing)
 {
     uint8_t wire[300], got[200];
 
-    (void)state;
     for (size_t at = 0; at < 100 + RECORD_EXTRA; at++) {
         struct ends e;
         open_bare(&e);
@@ -471,12 +452,11 @@ static void a_forged_record_gives_nothing(void **state)
     }
 }
 
-static void sending_to_nobody_fails(void **state)
+TEST(sending_to_nobody_fails)
 {
     uint8_t got[5];
     struct ends e;
 
-    (void)state;
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
         send_all(e.a, (const uint8_t *)"final", 5);
@@ -495,13 +475,12 @@ static void sending_to_nobody_fails(void **state)
     }
 }
 
-static void no_memory_closes_everything(void **state)
+TEST(no_memory_closes_everything)
 {
     struct records *records[2];
     struct heap heap;
     int fds[2];
 
-    (void)state;
     heap_init(&heap, 0);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     sealed_pair(&heap, false, records);
@@ -514,25 +493,4 @@ static void no_memory_closes_everything(void **state)
     records_close(records[1]);
     sock_close(fds[1]);
     assert_int_equal(heap.blocks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_short_frame_is_one_record),
-        cmocka_unit_test(a_long_frame_is_cut_at_its_payload),
-        cmocka_unit_test(nothing_is_in_clear),
-        cmocka_unit_test(any_lengths_give_the_same_stream),
-        cmocka_unit_test(cut_at_every_byte),
-        cmocka_unit_test(small_frames_come_in_one_read),
-        cmocka_unit_test(what_does_not_fit_is_held_and_leaves_later),
-        cmocka_unit_test(what_was_sent_is_heard_after_close),
-        cmocka_unit_test(the_last_record_is_a_goodbye),
-        cmocka_unit_test(a_goodbye_ends_it),
-        cmocka_unit_test(a_cut_stream_is_the_end),
-        cmocka_unit_test(a_forged_record_gives_nothing),
-        cmocka_unit_test(sending_to_nobody_fails),
-        cmocka_unit_test(no_memory_closes_everything),
-    };
-    return cmocka_run_group_tests_name("tls", tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that encrypted connections use in turns: who has one, how many stay, and no memory for more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "os/sock.h"
 #include "support/sealed.h"
+#include "support/suite.h"
 #include "transport/tls.h"
 
 #define BIG     (1u << 20)
@@ -18,10 +10,9 @@
 #define TRIES   1000
 #define MEMBERS 2 /* connections that share the buffers */
 
-static void one_of_each_is_there_without_memory(void **state)
+TEST(one_of_each_is_there_without_memory)
 {
     struct heap heap;
-    (void)state;
     heap_init(&heap, 0);
     struct tls_buffers *buffers = tls_buffers_open(&heap);
     assert_non_null(buffers);
@@ -39,9 +30,8 @@ static void one_of_each_is_there_without_memory(void **state)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void no_memory_to_open(void **state)
+TEST(no_memory_to_open)
 {
-    (void)state;
     for (int after = 0; after < 3; after++) {
         struct heap heap;
         heap_init(&heap, 0);
@@ -52,11 +42,10 @@ static void no_memory_to_open(void **state)
 }
 
 /* What a rush needed is kept for the next one, and freed at rest, when nobody is amid something. */
-static void a_rush_is_forgotten_at_rest(void **state)
+TEST(a_rush_is_forgotten_at_rest)
 {
     struct heap heap;
     uint8_t *taken[RUSH];
-    (void)state;
     heap_init(&heap, 0);
     struct tls_buffers *buffers = tls_buffers_open(&heap);
     assert_non_null(buffers);
@@ -150,11 +139,10 @@ static void empty(struct conn *from, struct conn *to, size_t len, uint8_t *bytes
     }
 }
 
-static void at_rest_a_connection_holds_nothing(void **state)
+TEST(at_rest_a_connection_holds_nothing)
 {
     uint8_t *bytes = calloc(1, BIG);
     struct ends e;
-    (void)state;
     ends_open(&e);
     assert_true(e.bytes < TLS_IN_BYTES + TLS_OUT_BYTES + MEMBERS * 4096);
     for (int i = 0; i < MEMBERS; i++) { /* one after the other they use the same two */
@@ -170,11 +158,10 @@ static void at_rest_a_connection_holds_nothing(void **state)
 }
 
 /* Nothing is lost, and whoever waits hears of it where he waits for room. */
-static void without_a_buffer_one_waits_for_another(void **state)
+TEST(without_a_buffer_one_waits_for_another)
 {
     uint8_t *bytes = calloc(1, BIG);
     struct ends e;
-    (void)state;
     ends_open(&e);
     const struct holding *holding = e.own[0]->transport->holding;
     atomic_store(&e.heap.fail_after, 0);
@@ -193,11 +180,10 @@ static void without_a_buffer_one_waits_for_another(void **state)
 }
 
 /* The only buffer for what comes is held for the rest of a record that was read. */
-static void without_a_buffer_nothing_is_read(void **state)
+TEST(without_a_buffer_nothing_is_read)
 {
     uint8_t byte;
     struct ends e;
-    (void)state;
     ends_open(&e);
     atomic_store(&e.heap.fail_after, 0);
     assert_int_equal(send_one(e.peer[0], "ab", 2), 2);
@@ -210,17 +196,4 @@ static void without_a_buffer_nothing_is_read(void **state)
     assert_int_equal(e.own[1]->transport->recv(e.own[1], &byte, 1), 1);
     assert_int_equal(byte, 'c');
     ends_close(&e);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_of_each_is_there_without_memory),
-        cmocka_unit_test(no_memory_to_open),
-        cmocka_unit_test(a_rush_is_forgotten_at_rest),
-        cmocka_unit_test(at_rest_a_connection_holds_nothing),
-        cmocka_unit_test(without_a_buffer_one_waits_for_another),
-        cmocka_unit_test(without_a_buffer_nothing_is_read),
-    };
-    return cmocka_run_group_tests_name("tls buffers", tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frame header: golden bytes decode for ever, every damage and every wrong field is refused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "core/prng.h"
 #include "support/golden.h"
+#include "support/suite.h"
 #include "wire/frame.h"
 
 static void assert_frames_equal(const struct frame *a, const struct frame *b)
@@ -59,12 +53,11 @@ static struct frame golden_frame(uint32_t index)
     };
 }
 
-static void golden_headers_decode_and_encode_for_ever(void **state)
+TEST(golden_headers_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
     size_t count = golden_read("frame_v1.hex", items);
 
-    (void)state;
     assert_int_equal(count, FRAME_KIND_MAX);
     for (uint32_t i = 0; i < count; i++) {
         struct frame expected = golden_frame(i), f;
@@ -103,12 +96,11 @@ static struct frame random_frame(struct prng *p)
     };
 }
 
-static void any_frame_comes_back(void **state)
+TEST(any_frame_comes_back)
 {
     uint8_t room[FRAME_HEADER_LEN + 9];
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1);
     for (size_t i = 0; i < 20000; i++) {
         struct frame f = random_frame(&p), back;
@@ -122,12 +114,11 @@ static void any_frame_comes_back(void **state)
     }
 }
 
-static void every_flipped_bit_is_seen(void **state)
+TEST(every_flipped_bit_is_seen)
 {
     struct frame f = golden_frame(1), out;
     uint8_t bytes[FRAME_HEADER_LEN];
 
-    (void)state;
     frame_encode(&f, bytes);
     for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
         const char *what = NULL;
@@ -163,12 +154,11 @@ static void assert_refused_for(const uint8_t bytes[FRAME_HEADER_LEN], const char
         fail_msg("refused for '%s', expected %s", what, field);
 }
 
-static void wrong_fields_are_refused_by_name(void **state)
+TEST(wrong_fields_are_refused_by_name)
 {
     struct frame ping = {.kind = FRAME_PING};
     uint8_t bytes[FRAME_HEADER_LEN];
 
-    (void)state;
     frame_encode(&ping, bytes);
     assert_string_equal(refusal(bytes), "");
     for (unsigned value = 0; value < 256; value++) {
@@ -195,11 +185,10 @@ static void wrong_fields_are_refused_by_name(void **state)
     assert_refused_for(bytes, "reserved");
 }
 
-static void flags_belong_to_their_kind(void **state)
+TEST(flags_belong_to_their_kind)
 {
     uint8_t bytes[FRAME_HEADER_LEN];
 
-    (void)state;
     for (uint8_t kind = FRAME_HELLO; kind <= FRAME_KIND_MAX; kind++) {
         struct frame f = {.kind = kind};
         frame_encode(&f, bytes);
@@ -213,11 +202,10 @@ static void flags_belong_to_their_kind(void **state)
     }
 }
 
-static void lengths_have_a_limit_for_each_kind(void **state)
+TEST(lengths_have_a_limit_for_each_kind)
 {
     uint8_t bytes[FRAME_HEADER_LEN];
 
-    (void)state;
     for (uint8_t kind = FRAME_HELLO; kind <= FRAME_KIND_MAX; kind++) {
         struct frame f = {.kind = kind};
         uint32_t max = kind == FRAME_DATA ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
@@ -231,14 +219,13 @@ static void lengths_have_a_limit_for_each_kind(void **state)
     }
 }
 
-static void weights_are_finite_and_not_negative(void **state)
+TEST(weights_are_finite_and_not_negative)
 {
     static const double good[] = {0, 1, 0.5, 5e-324, 1.7976931348623157e308};
     const double bad[] = {-1, -5e-324, (double)INFINITY, -(double)INFINITY, (double)NAN};
     struct frame f = {.kind = FRAME_DATA};
     uint8_t bytes[FRAME_HEADER_LEN];
 
-    (void)state;
     frame_encode(&f, bytes);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         store_f64(bytes + 64, good[i]);
@@ -250,25 +237,9 @@ static void weights_are_finite_and_not_negative(void **state)
     }
 }
 
-static void unknown_kinds_have_a_name_too(void **state)
+TEST(unknown_kinds_have_a_name_too)
 {
-    (void)state;
     assert_string_equal(frame_kind_name(0), "?");
     assert_string_equal(frame_kind_name(FRAME_KIND_MAX + 1), "?");
     assert_string_equal(frame_kind_name(255), "?");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_headers_decode_and_encode_for_ever),
-        cmocka_unit_test(any_frame_comes_back),
-        cmocka_unit_test(every_flipped_bit_is_seen),
-        cmocka_unit_test(wrong_fields_are_refused_by_name),
-        cmocka_unit_test(flags_belong_to_their_kind),
-        cmocka_unit_test(lengths_have_a_limit_for_each_kind),
-        cmocka_unit_test(weights_are_finite_and_not_negative),
-        cmocka_unit_test(unknown_kinds_have_a_name_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

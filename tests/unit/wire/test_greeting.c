@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Greetings: golden bytes decode for ever, every damaged bit is noticed, wrong fields are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "support/golden.h"
+#include "support/suite.h"
 #include "wire/greeting.h"
 
 static const struct greeting greetings[] = {
@@ -33,12 +26,11 @@ static void assert_greetings_equal(const struct greeting *a, const struct greeti
     assert_true(a->round_trip_ns == b->round_trip_ns);
 }
 
-static void golden_greetings_decode_and_encode_for_ever(void **state)
+TEST(golden_greetings_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
     size_t count = golden_read("greeting_v2.hex", items);
 
-    (void)state;
     assert_int_equal(count, 4);
     for (size_t i = 0; i < count; i++) {
         uint8_t bytes[GREETING_LEN];
@@ -52,12 +44,11 @@ static void golden_greetings_decode_and_encode_for_ever(void **state)
     }
 }
 
-static void every_damaged_bit_is_noticed(void **state)
+TEST(every_damaged_bit_is_noticed)
 {
     uint8_t bytes[GREETING_LEN];
     struct greeting g = greetings[1];
 
-    (void)state;
     greeting_encode(&greetings[0], bytes);
     for (size_t bit = 0; bit < GREETING_LEN * 8; bit++) {
         const char *what = NULL;
@@ -70,7 +61,7 @@ static void every_damaged_bit_is_noticed(void **state)
 }
 
 /* One byte of a good greeting is another, and the checksum fits. */
-static void wrong_fields_are_refused(void **state)
+TEST(wrong_fields_are_refused)
 {
     static const struct {
         size_t of, at;
@@ -84,7 +75,6 @@ static void wrong_fields_are_refused(void **state)
         {1, 3, 83, NULL},      {0, 3, 81, NULL},      {0, 3, 83, "channels"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t bytes[GREETING_LEN];
         struct greeting g;
@@ -99,13 +89,12 @@ static void wrong_fields_are_refused(void **state)
     }
 }
 
-static void only_the_lower_rank_confirms(void **state)
+TEST(only_the_lower_rank_confirms)
 {
     struct greeting g = greetings[3], back;
     uint8_t bytes[GREETING_LEN];
     const char *what = "";
 
-    (void)state;
     greeting_encode(&g, bytes);
     store_u32(bytes + 40, 5);
     store_u32(bytes + 44, 4);
@@ -114,23 +103,10 @@ static void only_the_lower_rank_confirms(void **state)
     assert_memory_equal(what, "rank", 4);
 }
 
-static void reasons_have_words(void **state)
+TEST(reasons_have_words)
 {
-    (void)state;
     for (int i = 0; i < 256; i++) {
         bool known = i >= 1 && i <= GREETING_REASON_MAX;
         assert_int_equal(strcmp(greeting_reason_text((uint8_t)i), "?") != 0, known);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_greetings_decode_and_encode_for_ever),
-        cmocka_unit_test(every_damaged_bit_is_noticed),
-        cmocka_unit_test(wrong_fields_are_refused),
-        cmocka_unit_test(only_the_lower_rank_confirms),
-        cmocka_unit_test(reasons_have_words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of the rendezvous: golden bytes decode for ever, damage and wrong fields are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "support/golden.h"
+#include "support/suite.h"
 #include "wire/meeting.h"
 #include "wire/record.h"
 
@@ -112,14 +104,13 @@ static const char *const names[] = {"register", "welcome", "roster",        "rea
 
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
-static void golden_messages_decode_and_encode_for_ever(void **state)
+TEST(golden_messages_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
     uint8_t bytes[WHOLE_MAX];
     struct message_header h;
     const char *what;
 
-    (void)state;
     assert_int_equal(golden_read("message_v2.hex", items), NAMES);
     for (size_t i = 0; i < NAMES; i++) {
         assert_string_equal(items[i].name, names[i]);
@@ -143,14 +134,13 @@ static void assert_members_equal(const struct peer_info *a, const struct peer_in
     assert_memory_equal(a->addrs, b->addrs, sizeof a->addrs);
 }
 
-static void fields_come_back(void **state)
+TEST(fields_come_back)
 {
     uint8_t bytes[WHOLE_MAX];
     struct meeting_register in = register_full(), r;
     struct meeting_place place;
     struct peer_info members[2];
 
-    (void)state;
     size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
     assert_int_equal(meeting_register_decode(&r, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
     assert_int_equal(r.version_min, 1);
@@ -187,11 +177,10 @@ static void fields_come_back(void **state)
 
 /* No payload is accepted with its end missing; only a registration may be longer than this version knows. A
  * welcome may have a secret behind it, whole or not at all. */
-static void lengths_are_exact(void **state)
+TEST(lengths_are_exact)
 {
     uint8_t bytes[WHOLE_MAX];
 
-    (void)state;
     for (uint8_t kind = MEETING_REGISTER; kind < MEETING_REFUSE; kind++) {
         size_t len = message(names[kind - MEETING_REGISTER], bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
         for (size_t cut = 0; cut <= len + 33; cut++) {
@@ -206,13 +195,12 @@ static void lengths_are_exact(void **state)
     }
 }
 
-static void small_targets_are_noticed(void **state)
+TEST(small_targets_are_noticed)
 {
     struct meeting_register r = register_full();
     uint8_t bytes[WHOLE_MAX];
     size_t len = meeting_register_encode(&r, bytes, sizeof bytes);
 
-    (void)state;
     assert_true(len > 0);
     for (size_t size = 0; size < len; size++) {
         uint8_t *exact = malloc(size ? size : 1);
@@ -223,7 +211,7 @@ static void small_targets_are_noticed(void **state)
 }
 
 /* Nobody sends a rendezvous what it says itself, and small messages stay small. */
-static void each_side_takes_its_kinds(void **state)
+TEST(each_side_takes_its_kinds)
 {
     static const struct {
         uint8_t kind;
@@ -242,7 +230,6 @@ static void each_side_takes_its_kinds(void **state)
     struct message_header h;
     const char *what;
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         for (int side = 0; side < 2; side++) {
             const struct message_kinds *kinds = side ? &meeting_to_member : &meeting_to_rendezvous;
@@ -257,7 +244,7 @@ static void each_side_takes_its_kinds(void **state)
 }
 
 /* Offsets in the payload of the golden registration, and values that may not stand there. */
-static void wrong_registrations_are_refused(void **state)
+TEST(wrong_registrations_are_refused)
 {
     static const struct {
         size_t at;
@@ -275,7 +262,6 @@ static void wrong_registrations_are_refused(void **state)
     uint8_t bytes[WHOLE_MAX];
     struct meeting_register r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
         store_u32(bytes + MESSAGE_HEADER_LEN + bad[i].at, bad[i].value);
@@ -284,14 +270,13 @@ static void wrong_registrations_are_refused(void **state)
 }
 
 /* The largest that may be said fits what a message may carry. */
-static void the_largest_fit(void **state)
+TEST(the_largest_fit)
 {
     static struct meeting_register r;
     static uint8_t bytes[MEETING_SMALL_MAX];
     uint8_t peer[PEER_LEN_MAX];
     struct writer w = writer_of(peer, sizeof peer);
 
-    (void)state;
     memset(r.job, 'j', sizeof r.job - 1);
     memset(r.settings_text, 's', sizeof r.settings_text - 1);
     r.member.id.instance = 1;
@@ -302,18 +287,4 @@ static void the_largest_fit(void **state)
     peer_put(&w, &r.member);
     assert_false(w.bad);
     assert_true(MEETING_PLACE_LEN + MEETING_MEMBERS_MAX * (size_t)(w.at - peer) <= MEETING_ROSTER_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_messages_decode_and_encode_for_ever),
-        cmocka_unit_test(fields_come_back),
-        cmocka_unit_test(lengths_are_exact),
-        cmocka_unit_test(small_targets_are_noticed),
-        cmocka_unit_test(each_side_takes_its_kinds),
-        cmocka_unit_test(wrong_registrations_are_refused),
-        cmocka_unit_test(the_largest_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control messages: whatever pieces they come in, whatever is wrong with them, however many wait. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/prng.h"
+#include "support/suite.h"
 #include "wire/message.h"
 
 #define LONG_MAX_LEN 65536u
@@ -67,13 +59,12 @@ static int read_all(const uint8_t *bytes, size_t len, size_t piece, int *whole, 
 }
 
 /* Two messages and an empty one, cut at every byte and into pieces of every size. */
-static void pieces_of_any_size_make_the_same_messages(void **state)
+TEST_WITH(pieces_of_any_size_make_the_same_messages, begin, end)
 {
     uint8_t bytes[256];
     const char *what = NULL;
     int whole;
 
-    (void)state;
     size_t len = make(bytes, TINY, 20);
     len += make(bytes + len, LONG, 90);
     len += make(bytes + len, TINY, 0);
@@ -92,13 +83,12 @@ static void pieces_of_any_size_make_the_same_messages(void **state)
 }
 
 /* A reader that is asked where bytes belong never wants what is behind the message. */
-static void nothing_behind_a_message_is_wanted(void **state)
+TEST_WITH(nothing_behind_a_message_is_wanted, begin, end)
 {
     struct message_reader r;
     uint8_t bytes[64], *target;
     const char *what;
 
-    (void)state;
     make(bytes, TINY, 20);
     message_reader_init(&r, &heap, &kinds);
     assert_int_equal(message_reader_wants(&r, &target), MESSAGE_HEADER_LEN);
@@ -117,13 +107,12 @@ static void nothing_behind_a_message_is_wanted(void **state)
 
 /* Every changed bit is seen by the header's checks or the checksum, which covers both pieces of a payload. A
  * length that became longer is waited for: what follows does not fit either. */
-static void damage_is_seen(void **state)
+TEST_WITH(damage_is_seen, begin, end)
 {
     uint8_t bytes[128], pieces[MESSAGE_HEADER_LEN];
     const char *what;
     int whole;
 
-    (void)state;
     size_t len = make(bytes, LONG, 40);
     message_seal(LONG, bytes + MESSAGE_HEADER_LEN, 3, bytes + MESSAGE_HEADER_LEN + 3, 37, pieces);
     assert_memory_equal(pieces, bytes, MESSAGE_HEADER_LEN);
@@ -150,11 +139,10 @@ static void assert_refused(const uint8_t *bytes, size_t len, const char *word)
     assert_int_equal(heap.blocks, 0);
 }
 
-static void what_is_wrong_is_named(void **state)
+TEST_WITH(what_is_wrong_is_named, begin, end)
 {
     uint8_t bytes[64];
 
-    (void)state;
     make(bytes, TINY, 20);
     bytes[0] = 'X';
     assert_refused(bytes, MESSAGE_HEADER_LEN, "magic");
@@ -179,13 +167,12 @@ static void what_is_wrong_is_named(void **state)
 }
 
 /* Memory is taken for a payload whose header has passed, and large pieces of it are given back. */
-static void memory_is_bounded(void **state)
+TEST_WITH(memory_is_bounded, begin, end)
 {
     static uint8_t bytes[MESSAGE_HEADER_LEN + LONG_MAX_LEN];
     struct message_reader r;
     const char *what = NULL;
 
-    (void)state;
     message_reader_init(&r, &heap, &kinds);
     struct reader in = reader_of(bytes, make(bytes, LONG, LONG_MAX_LEN));
     heap.fail_after = 0;
@@ -233,7 +220,7 @@ static int pass(struct message_queue *q, struct message_reader *r, struct prng *
     return count;
 }
 
-static void messages_come_out_as_they_went_in(void **state)
+TEST_WITH(messages_come_out_as_they_went_in, begin, end)
 {
     static uint8_t payload[LONG_MAX_LEN];
     struct message_queue q;
@@ -241,7 +228,6 @@ static void messages_come_out_as_they_went_in(void **state)
     struct prng prng;
     size_t expected[200];
 
-    (void)state;
     prng_init(&prng, 3);
     message_reader_init(&r, &heap, &kinds);
     message_queue_init(&q, &heap, QUEUE_MAX);
@@ -261,13 +247,12 @@ static void messages_come_out_as_they_went_in(void **state)
     message_reader_fini(&r);
 }
 
-static void a_full_queue_takes_nothing_and_loses_nothing(void **state)
+TEST_WITH(a_full_queue_takes_nothing_and_loses_nothing, begin, end)
 {
     struct message_queue q;
     uint8_t bytes[64];
     const uint8_t *front;
 
-    (void)state;
     message_queue_init(&q, &heap, 50);
     size_t len = make(bytes, TINY, 20);
     assert_false(message_queue_put(&q, TINY, bytes, 39));
@@ -307,13 +292,12 @@ static size_t drain(struct message_queue *q, size_t step, uint8_t *target, size_
 }
 
 /* A payload that several queues share goes out between what was said before and after it. */
-static void a_shared_payload_keeps_its_place(void **state)
+TEST_WITH(a_shared_payload_keeps_its_place, begin, end)
 {
     uint8_t shared[5000], bytes[6000];
     struct message_header h;
     const char *what;
 
-    (void)state;
     memset(shared, 's', sizeof shared);
     for (size_t before = 0; before < 2; before++)
         for (size_t step = 1; step < 6000; step += 997) {
@@ -333,22 +317,4 @@ static void a_shared_payload_keeps_its_place(void **state)
             assert_memory_equal(bytes + whole - 6, "behind", 6);
             message_queue_fini(&q);
         }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(pieces_of_any_size_make_the_same_messages),
-        TEST(nothing_behind_a_message_is_wanted),
-        TEST(damage_is_seen),
-        TEST(what_is_wrong_is_named),
-        TEST(memory_is_bounded),
-        TEST(messages_come_out_as_they_went_in),
-        TEST(a_full_queue_takes_nothing_and_loses_nothing),
-        TEST(a_shared_payload_keeps_its_place),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers as bytes: every field comes back, every wrong one is refused, whatever is wrong with it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "support/suite.h"
 #include "wire/peer_codec.h"
 
 static const struct peer_info oak = {
@@ -60,13 +52,12 @@ static void assert_peers_equal(const struct peer_info *a, const struct peer_info
     assert_memory_equal(a->addrs, b->addrs, sizeof a->addrs);
 }
 
-static void fields_come_back(void **state)
+TEST(fields_come_back)
 {
     static const struct peer_info bare = {.id.instance = 2};
     uint8_t bytes[PEER_LEN_MAX];
     struct peer_info got;
 
-    (void)state;
     size_t len = encode(&oak, bytes, sizeof bytes);
     assert_int_equal(len, 2 + 72 + 4 + 17 + 1 + 8 + 20);
     assert_true(decode(bytes, len, &got));
@@ -77,12 +68,11 @@ static void fields_come_back(void **state)
     assert_peers_equal(&got, &bare);
 }
 
-static void the_largest_fits_and_less_room_is_noticed(void **state)
+TEST(the_largest_fits_and_less_room_is_noticed)
 {
     struct peer_info big = oak, got;
     uint8_t bytes[PEER_LEN_MAX];
 
-    (void)state;
     memset(big.name, 'n', PEER_NAME_MAX - 1);
     memset(big.platform, 'p', PEER_PLATFORM_MAX - 1);
     big.addr_count = PEER_ADDRS_MAX;
@@ -97,12 +87,11 @@ static void the_largest_fits_and_less_room_is_noticed(void **state)
 }
 
 /* Where an interface is does not travel, and neither does what a terminal would obey. */
-static void scopes_and_control_characters_stay_here(void **state)
+TEST(scopes_and_control_characters_stay_here)
 {
     struct peer_info peer = oak, got;
     uint8_t bytes[PEER_LEN_MAX];
 
-    (void)state;
     peer.addrs[1].scope = 3;
     memcpy(peer.name, "a\x1b\xc3z", 4);
     assert_true(decode(bytes, encode(&peer, bytes, sizeof bytes), &got));
@@ -110,13 +99,12 @@ static void scopes_and_control_characters_stay_here(void **state)
     assert_string_equal(got.name, "a??z");
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
     uint8_t bytes[PEER_LEN_MAX];
     struct peer_info got;
     size_t len = encode(&oak, bytes, sizeof bytes);
 
-    (void)state;
     for (size_t cut = 0; cut < len; cut++) {
         assert_false(decode(bytes, cut, &got)); /* its end is missing */
         store_u16(bytes, (uint16_t)(cut - 2));
@@ -125,13 +113,12 @@ static void every_cut_is_refused(void **state)
     }
 }
 
-static void later_fields_are_skipped(void **state)
+TEST(later_fields_are_skipped)
 {
     uint8_t bytes[PEER_LEN_MAX + 8];
     struct peer_info got;
     struct writer w = writer_of(bytes, sizeof bytes);
 
-    (void)state;
     peer_put(&w, &oak);
     put_u64(&w, 0x0102030405060708);
     store_u16(bytes, (uint16_t)(load_u16(bytes) + 8));
@@ -143,7 +130,7 @@ static void later_fields_are_skipped(void **state)
 }
 
 /* One byte of a good peer is another. */
-static void wrong_fields_are_refused(void **state)
+TEST(wrong_fields_are_refused)
 {
     static const struct {
         size_t at;
@@ -161,7 +148,6 @@ static void wrong_fields_are_refused(void **state)
     uint8_t bytes[PEER_LEN_MAX];
     struct peer_info got;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         size_t len = encode(&oak, bytes, sizeof bytes);
         bool less = bad[i].at == 95 && bad[i].value == 1; /* the rest is a later version's */
@@ -171,18 +157,4 @@ static void wrong_fields_are_refused(void **state)
     struct peer_info nobody = oak;
     nobody.id.instance = 0;
     assert_false(decode(bytes, encode(&nobody, bytes, sizeof bytes), &got));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_come_back),
-        cmocka_unit_test(the_largest_fits_and_less_room_is_noticed),
-        cmocka_unit_test(scopes_and_control_characters_stay_here),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(later_fields_are_skipped),
-        cmocka_unit_test(wrong_fields_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads of control frames: golden bytes decode for ever, lengths are exact, wrong fields are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "support/golden.h"
+#include "support/suite.h"
 #include "wire/frame.h"
 #include "wire/record.h"
 
@@ -97,12 +89,11 @@ static void check_golden(const struct golden *item, size_t index)
     assert_memory_equal(bytes, item->bytes, len);
 }
 
-static void golden_records_decode_and_encode_for_ever(void **state)
+TEST(golden_records_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
     size_t count = golden_read("record_v1.hex", items), index = 0;
 
-    (void)state;
     assert_int_equal(count, 8);
     for (size_t i = 0; i < count; i++) {
         index = i > 0 && strcmp(items[i].name, items[i - 1].name) == 0 ? index + 1 : 0;
@@ -111,9 +102,8 @@ static void golden_records_decode_and_encode_for_ever(void **state)
 }
 
 /* Encoders write nothing beyond a target that is too small, and say so. */
-static void targets_that_are_too_small_are_noticed(void **state)
+TEST(targets_that_are_too_small_are_noticed)
 {
-    (void)state;
     for (size_t size = 0; size <= 64; size++) {
         uint8_t *exact = malloc(size ? size : 1); /* on the heap, where sanitizers watch its end */
         assert_non_null(exact);
@@ -139,12 +129,11 @@ static void decode_cut(const uint8_t *bytes, size_t len, int *hello, int *call)
     free(exact);
 }
 
-static void lengths_are_checked(void **state)
+TEST(lengths_are_checked)
 {
     uint8_t hello[64] = {0}, call[64] = {0};
     int status[2], unused;
 
-    (void)state;
     hello_encode(&hellos[0], hello, sizeof hello);
     call_encode(&calls[1], call, sizeof call);
     for (size_t len = 0; len <= 64; len++) {
@@ -156,7 +145,7 @@ static void lengths_are_checked(void **state)
     }
 }
 
-static void wrong_hellos_are_refused(void **state)
+TEST(wrong_hellos_are_refused)
 {
     static const struct hello_record bad[] = {
         {0, 1, 0, 0, 1, 0},          {2, 1, 0, 0, 1, 0},          {1, 1, 0, 0, 0, 0},
@@ -166,7 +155,6 @@ static void wrong_hellos_are_refused(void **state)
     uint8_t bytes[HELLO_LEN];
     struct hello_record r = hellos[0];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(hello_encode(&bad[i], bytes, sizeof bytes), HELLO_LEN);
         assert_int_equal(hello_decode(&r, bytes, sizeof bytes), HEARTH_PROTOCOL);
@@ -174,7 +162,7 @@ static void wrong_hellos_are_refused(void **state)
     }
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
     static const struct {
         size_t at;
@@ -186,7 +174,6 @@ static void wrong_calls_are_refused(void **state)
     uint8_t bytes[CALL_LEN];
     struct call_record r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(call_encode(&calls[1], bytes, sizeof bytes), CALL_LEN);
         assert_int_equal(call_decode(&r, bytes, sizeof bytes), HEARTH_OK);
@@ -198,12 +185,11 @@ static void wrong_calls_are_refused(void **state)
 }
 
 /* Where a member knows nothing of the call, it says nothing: no bytes of its memory travel. */
-static void empty_calls_are_empty(void **state)
+TEST(empty_calls_are_empty)
 {
     uint8_t bytes[CALL_LEN];
     struct call_record r;
 
-    (void)state;
     for (uint8_t call_state = CALL_UNKNOWN; call_state <= CALL_PASSED; call_state += CALL_PASSED) {
         struct call_record full = calls[1];
         full.state = call_state;
@@ -230,13 +216,12 @@ static size_t error_bytes(uint8_t *bytes, int status, int32_t rank, const char *
     return ERROR_MIN + len;
 }
 
-static void wrong_errors_are_refused(void **state)
+TEST(wrong_errors_are_refused)
 {
     uint8_t bytes[FRAME_CONTROL_MAX];
     char text[ERROR_TEXT_MAX];
     struct error e;
 
-    (void)state;
     for (int status = -1000; status <= 1000; status++) {
         size_t len = error_bytes(bytes, status, 0, "x", 1);
         /* HEARTH_PENDING has a scope, and is none. */
@@ -261,13 +246,12 @@ static void wrong_errors_are_refused(void **state)
     assert_int_equal(error_decode(&e, bytes, over), HEARTH_PROTOCOL);
 }
 
-static void reasons_and_origins_travel_and_wrong_ones_are_refused(void **state)
+TEST(reasons_and_origins_travel_and_wrong_ones_are_refused)
 {
     static const int32_t wrong[] = {-2, INT32_MIN, INT32_MIN + 1};
     uint8_t bytes[FRAME_CONTROL_MAX];
     struct error e = errors[0], back;
 
-    (void)state;
     size_t len = error_encode(&e, bytes, sizeof bytes);
     for (uint32_t reason = 0; reason < 300; reason++) {
         store_u32(bytes + ERROR_AT_REASON, reason);
@@ -289,12 +273,11 @@ static void reasons_and_origins_travel_and_wrong_ones_are_refused(void **state)
     }
 }
 
-static void texts_are_printable_ascii(void **state)
+TEST(texts_are_printable_ascii)
 {
     uint8_t bytes[FRAME_CONTROL_MAX];
     struct error e, back;
 
-    (void)state;
     for (int c = 0; c < 256; c++) {
         char text[3] = {'a', (char)c, 'b'};
         bool good = c >= 0x20 && c < 0x7f;
@@ -307,34 +290,16 @@ static void texts_are_printable_ascii(void **state)
     assert_string_equal(back.text, "a?[31m???");
 }
 
-static void the_longest_error_fits_a_control_frame(void **state)
+TEST(the_longest_error_fits_a_control_frame)
 {
     uint8_t bytes[FRAME_CONTROL_MAX];
     char text[1000];
     struct error e, back;
 
-    (void)state;
     memset(text, 'x', sizeof text);
     error_set(&e, HEARTH_MISMATCH, 7, "%.*s", (int)sizeof text, text);
     size_t len = error_encode(&e, bytes, sizeof bytes);
     assert_int_equal(len, ERROR_MIN + ERROR_TEXT_MAX - 1);
     assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
     assert_errors_equal(&e, &back);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_records_decode_and_encode_for_ever),
-        cmocka_unit_test(targets_that_are_too_small_are_noticed),
-        cmocka_unit_test(lengths_are_checked),
-        cmocka_unit_test(wrong_hellos_are_refused),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(empty_calls_are_empty),
-        cmocka_unit_test(wrong_errors_are_refused),
-        cmocka_unit_test(reasons_and_origins_travel_and_wrong_ones_are_refused),
-        cmocka_unit_test(texts_are_printable_ascii),
-        cmocka_unit_test(the_longest_error_fits_a_control_frame),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
