@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The subcommands: argv[0] is the subcommand's name, the result is the program's exit code. */
-#ifndef CLI_COMMANDS_H
-#define CLI_COMMANDS_H
+#pragma once
 
 int cmd_run(int argc, char **argv);
 int cmd_up(int argc, char **argv);
@@ -22,5 +21,3 @@ int cmd_doctor(int argc, char **argv);
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);
 int bench_cluster(int argc, char **argv);
-
-#endif

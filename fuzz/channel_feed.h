@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Feeds a fuzzer's bytes to a new channel, for the fuzzers of both ends. */
-#ifndef FUZZ_CHANNEL_FEED_H
-#define FUZZ_CHANNEL_FEED_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,5 +61,3 @@ static inline void channel_feed(enum channel_role role, const uint8_t *bytes, si
     if (feed_heap.blocks != blocks)
         abort();
 }
-
-#endif

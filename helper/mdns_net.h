@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interfaces that the library told us to use: on each we publish our records and look for others'. */
-#ifndef HELPER_MDNS_NET_H
-#define HELPER_MDNS_NET_H
+#pragma once
 
 #include <avahi-core/core.h>
 #include <avahi-core/lookup.h>
@@ -62,5 +61,3 @@ bool publish_name(const struct mdns *mdns, char *name, size_t size); /* of our s
 
 void browse_net(struct net *net);
 void unbrowse_net(struct net *net);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the helper writes: lines, never waiting for the reader, and each warning once. */
-#ifndef HELPER_MDNS_OUT_H
-#define HELPER_MDNS_OUT_H
+#pragma once
 
 #include <avahi-common/watch.h>
 
@@ -27,5 +26,3 @@ void out_line(struct mdns_out *out, const char *line, size_t len); /* with its n
 /* `source` names whom it is about: a second warning about him is left out. */
 void out_warn(struct mdns_out *out, const char *source, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -226,17 +226,18 @@ def check_banned(path, code):
 
 def check_conditionals(path, code):
     """#if is for os/, kernel/, the public header, and for bindings, which follow the versions of others; elsewhere
-    there is only the include guard."""
+    files chosen by the build take its place."""
     room = room_of(path)
     if room in ("os", "kernel", "tests", "fuzz", "bindings") or path.name == "hearth.h":
         return
-    found = [(line_at(code, m.start()), m.group(1))
-             for m in re.finditer(r"^[ \t]*#[ \t]*(if\w*|elif|else|endif)\b", code, re.M)]
-    if path.suffix == ".h" and len(found) >= 2 and found[0][1] == "ifndef" and found[-1][1] == "endif":
-        found = found[1:-1]
-    for line, word in found:
-        if word.startswith("if"):
-            problem(path, line, "conditional", f"#{word} belongs to os/ and kernel/")
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if\w*)\b", code, re.M):
+        problem(path, line_at(code, match.start()), "conditional", f"#{match.group(1)} belongs to os/ and kernel/")
+
+
+def check_once(path, code):
+    """One guard for every header, with no name to keep unique; the public one stays within the standard."""
+    if path.suffix == ".h" and path.name != "hearth.h" and not re.search(r"^#pragma once$", code, re.M):
+        problem(path, 1, "include guard", "write #pragma once")
 
 
 def check_words(path, code):
@@ -370,6 +371,7 @@ def check_all():
         check_includes(path, text)
         check_banned(path, code)
         check_conditionals(path, code)
+        check_once(path, code)
         check_functions(path, code)
         check_words(path, code)
         check_dialect(path, code)

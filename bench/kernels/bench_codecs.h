@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of bench_kernels that measures codecs. */
-#ifndef BENCH_CODECS_H
-#define BENCH_CODECS_H
+#pragma once
 
 #include "cli/shared/json.h"
 #include "kernel/kernel.h"
@@ -18,5 +17,3 @@ struct codec_bench {
 bool bench_codecs_fit(const char *match);
 /* Gives the number of rows whose bits are wrong; -1 with a message: no memory or no threads. */
 int bench_codecs_run(const struct codec_bench *bench);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bench_kernels measures of codecs: a tensor with all that goes with it, and the list of things
  * done to it. */
-#ifndef BENCH_CODEC_LAB_H
-#define BENCH_CODEC_LAB_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -64,5 +63,3 @@ size_t lab_used(const struct lab_row *row, size_t count);
 size_t lab_entries(const struct lab *lab);
 /* Whether one lab holds the bits that the other does. */
 bool lab_equal(const struct lab *a, const struct lab *b);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How others find the largest: pairs of magnitude and index, partly or wholly sorted. As std::nth_element and
  * std::sort go about it (the median of three, partition, insertion for short runs), for a reference. */
-#ifndef BENCH_SELECT_PAIRS_H
-#define BENCH_SELECT_PAIRS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void pairs_of(struct pair *pairs, const float *x, const float *e, size_t count, 
 void pairs_nth(struct pair *pairs, size_t count, size_t keep);
 /* The largest first; of equal ones the one with the lowest index. */
 void pairs_sort(struct pair *pairs, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One way to measure an all-reduce, whoever's it is: each program here hands a `struct peer` to it. */
-#ifndef BENCH_PEERS_MEASURE_H
-#define BENCH_PEERS_MEASURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ char **settings_take(char **argv, struct setting *settings, size_t count);
 
 /* Measures each size for about `seconds`; rank 0 prints a line of JSON for it. Returns an exit status. */
 int measure(const struct peer *peer, const char *seconds, char **sizes);
-
-#endif

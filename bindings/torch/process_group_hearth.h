@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A torch process group whose collectives are Hearth's: backend "hearth" of torch.distributed. */
-#ifndef PROCESS_GROUP_HEARTH_H
-#define PROCESS_GROUP_HEARTH_H
+#pragma once
 
 #include <hearth.h>
 
@@ -94,5 +93,3 @@ class ProcessGroupHearth : public c10d::ProcessGroup
 };
 
 } // namespace hearth_torch
-
-#endif

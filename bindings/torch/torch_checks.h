@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Argument checks of the collectives. They say what c10d's own backends say, so that programs and tests which
  * know those find the words they look for. `name` is the operation's, and begins every text. */
-#ifndef TORCH_CHECKS_H
-#define TORCH_CHECKS_H
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -52,5 +51,3 @@ std::vector<size_t> split_bytes(const char *name, const at::Tensor &tensor,
                                 const std::vector<int64_t> &splits, int size, const char *what);
 
 } // namespace hearth_torch
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What went wrong in the torch backend: a C++ exception that becomes an exception of the package hearth. */
-#ifndef TORCH_FAILURE_H
-#define TORCH_FAILURE_H
+#pragma once
 
 #include <hearth.h>
 
@@ -43,5 +42,3 @@ bool python_runs();
 void register_failures();
 
 } // namespace hearth_torch
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sparse tensors in all_reduce: members tell each other how many entries they have, then all of them get all
  * entries and add them up in the order of ranks, so that the result is the same everywhere. */
-#ifndef TORCH_SPARSE_H
-#define TORCH_SPARSE_H
+#pragma once
 
 #include <vector>
 
@@ -47,5 +46,3 @@ class SparseSum
 };
 
 } // namespace hearth_torch
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors as Hearth wants them: stretches of host memory, and types and operations by Hearth's names. */
-#ifndef TORCH_STAGING_H
-#define TORCH_STAGING_H
+#pragma once
 
 #include <hearth.h>
 
@@ -71,5 +70,3 @@ Reduction reduction_of(const char *name, at::ScalarType type, const c10d::Reduce
 at::Tensor reduce_here(const char *name, const std::vector<at::Tensor> &tensors, const c10d::ReduceOp &op);
 
 } // namespace hearth_torch
-
-#endif

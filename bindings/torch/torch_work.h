@@ -5,8 +5,7 @@
  * to where they belong, the request is freed, waiters and the future are told. It lands on the thread that
  * waits for it, which drives the operation itself and needs no other thread; else on a thread of the crew,
  * since Hearth's completion callback must not block, and what hangs on a torch future may. */
-#ifndef TORCH_WORK_H
-#define TORCH_WORK_H
+#pragma once
 
 #include <hearth.h>
 
@@ -135,5 +134,3 @@ class Crew : public std::enable_shared_from_this<Crew>
 };
 
 } // namespace hearth_torch
-
-#endif

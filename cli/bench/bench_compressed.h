@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth bench allreduce --compress: a compressed all_reduce in turns with the plain one. */
-#ifndef CLI_BENCH_COMPRESSED_H
-#define CLI_BENCH_COMPRESSED_H
+#pragma once
 
 #include "cli/bench/bench_nodes.h"
 #include "cli/shared/json.h"
@@ -16,5 +15,3 @@ struct compressed_bench {
 
 /* An exit code. Prints a table, or rows into `doc` if it is not NULL. */
 int bench_compressed(const struct compressed_bench *setup, json_t *doc);
-
-#endif

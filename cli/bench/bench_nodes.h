@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The nodes that `bench allreduce` measures, and the line between them. */
-#ifndef CLI_BENCH_NODES_H
-#define CLI_BENCH_NODES_H
+#pragma once
 
 #include <hearth.h>
 
@@ -60,5 +59,3 @@ int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, siz
 void bench_nodes_mark(struct bench_nodes *b);
 uint64_t bench_nodes_sent(const struct bench_nodes *b);
 void bench_note_failure(struct bench_node *n, int status); /* in a job */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* all_reduce among machines: what every member does in `hearth bench cluster`, whether it started it or is
  * just up. */
-#ifndef CLI_CLUSTER_BENCH_H
-#define CLI_CLUSTER_BENCH_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -33,5 +32,3 @@ struct cluster_bound {
  * Unknown if a way between two machines was not measured, or there is one machine. Ways that look like one
  * line and are several, and short bursts, may still be faster. */
 struct cluster_bound cluster_bound(const struct cluster_status *status, const char *const *ids, int count);
-
-#endif

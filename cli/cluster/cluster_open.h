@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command's node in the home cluster: opened, and brought together with the machines that are up. */
-#ifndef CLI_CLUSTER_OPEN_H
-#define CLI_CLUSTER_OPEN_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -50,5 +49,3 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
 
 /* "anna, ben and carl": the members of a group but this one; `self` too if wanted. */
 void cluster_names(hearth_group *group, bool self, char *text, size_t size);
-
-#endif

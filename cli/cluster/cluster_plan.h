@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a member that starts a measurement or the demo tells the machines that are up: who starts it, and what
  * is to be done. As bytes, since they may run another version. */
-#ifndef CLI_CLUSTER_PLAN_H
-#define CLI_CLUSTER_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ bool cluster_lost(int status);
 /* After that: forms the job again with those that are left, at least two, and says who is gone, like "anna
  * and ben". On failure *group is NULL; hearth_error_text says why. */
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size);
-
-#endif

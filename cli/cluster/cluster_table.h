@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The members of a home cluster for people: a table that is drawn again and again, a line for each event,
  * and questions about them. */
-#ifndef CLI_CLUSTER_TABLE_H
-#define CLI_CLUSTER_TABLE_H
+#pragma once
 
 #include <stdio.h>
 #include <time.h>
@@ -26,5 +25,3 @@ bool cluster_status_wanted(const struct cluster_status *status, const char *job)
 /* What the way from one machine to another carries, bytes a second, by their ids: a machine may have several
  * members, and its ways are the same for all. 0: not measured; negative: it is inside of a machine. */
 double cluster_status_path(const struct cluster_status *status, const char *from, const char *to);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks for nodes by itself, for as long as somebody waits: where no node runs that could be asked. */
-#ifndef CLI_NETWORK_SCAN_H
-#define CLI_NETWORK_SCAN_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -23,5 +22,3 @@ struct look {
     json_t *seeded; /* addresses of seeds; the caller's */
 };
 int MUST_CHECK network_scan(struct look *look, struct error *error);
-
-#endif

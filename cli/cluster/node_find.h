@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node by what people call it: its id, the short form of it, or its name. */
-#ifndef CLI_NODE_FIND_H
-#define CLI_NODE_FIND_H
+#pragma once
 
 #include <jansson.h>
 
@@ -18,5 +17,3 @@ struct named_node {
  * message: nobody is called so, or several are, who are listed then. */
 int node_find(const struct usage *usage, const char *text, const struct trust_list *list,
               const json_t *status, struct named_node *found);
-
-#endif

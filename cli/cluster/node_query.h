@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks the node that runs here, under the same user and config folder, how things are. */
-#ifndef CLI_NODE_QUERY_H
-#define CLI_NODE_QUERY_H
+#pragma once
 
 #include <jansson.h>
 
@@ -20,5 +19,3 @@ int ask_running_node(const struct usage *usage, json_t **answer);
 int print_answer(const json_t *object);
 /* What people asked for has been written. The same codes. */
 int print_done(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a node says of its cluster (docs/man/hearth.1, STATUS), for people. Pure: an object in, text out. */
-#ifndef CLI_STATUS_TEXT_H
-#define CLI_STATUS_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -21,5 +20,3 @@ void machine_text(const json_t *member, char *target, size_t size);
 
 /* Who is out there: the array "nodes". */
 void nodes_print(const json_t *nodes, FILE *file);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map of a cluster from what a node says of it (docs/man/hearth.1, STATUS): for people, for graphviz, for
  * programs. Pure: an object in, text out. */
-#ifndef CLI_TOPOLOGY_TEXT_H
-#define CLI_TOPOLOGY_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -12,5 +11,3 @@ void topology_dot(const json_t *status, FILE *file);
 /* {"cluster", "view": {"epoch", "members"}, "links", "order", "sites", "bottleneck": {"from", "to", "mbit"}};
  * the caller's. NULL: no memory. */
 json_t *topology_part(const json_t *status);
-
-#endif

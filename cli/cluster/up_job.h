@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job of `hearth up -- PROGRAM`: its group among the machines that are up, where its programs meet, and
  * who has ended or is gone. */
-#ifndef CLI_UP_JOB_H
-#define CLI_UP_JOB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -71,5 +70,3 @@ int up_job_failures(const struct up_job *job, char *text, size_t size);
 /* Our program has ended with this code: said to all. */
 void up_job_tell(struct up_job *job, int code);
 void up_job_close(struct up_job *job);
-
-#endif

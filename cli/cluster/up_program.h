@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of `hearth up`: started when its job is formed, ended when a machine is lost, started again. */
-#ifndef CLI_UP_PROGRAM_H
-#define CLI_UP_PROGRAM_H
+#pragma once
 
 #include "cli/cluster/up_job.h"
 #include "cli/run/child.h"
@@ -53,5 +52,3 @@ bool up_program_over(const struct up_program *p);
 int up_program_code(const struct up_program *p);
 /* false: a thread is stuck in a call, and the node must not be closed. */
 bool up_program_close(struct up_program *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a machine that is up does for others: it takes part in their measurements, and in their demo if it
  * allows that. Each kind in a thread of its own, so that none waits for another. */
-#ifndef CLI_UP_TASK_H
-#define CLI_UP_TASK_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -32,5 +31,3 @@ void up_task_start(struct up_task *task);
 bool up_task_take(struct up_task *task);
 /* Asks it to end, and waits for that at most so long. false: it has not ended. */
 bool up_task_end(struct up_task *task, uint64_t patience_ns);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The demo among machines: what every member does in `hearth demo --cluster`, whether it started it or is
  * just up and allows it. */
-#ifndef CLI_CLUSTER_DEMO_H
-#define CLI_CLUSTER_DEMO_H
+#pragma once
 
 #include "cli/cluster/cluster_plan.h"
 #include "cli/demo/racer.h"
@@ -32,5 +31,3 @@ void cluster_demo_race(const struct demo_plan *plan, int ranks, struct race *rac
 int cluster_demo_run(struct cluster_demo *demo);
 /* Frees the images; the starter keeps its own. */
 void cluster_demo_fini(struct cluster_demo *demo);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the forms of the demo share: what the user said, and the images. */
-#ifndef CLI_DEMO_H
-#define CLI_DEMO_H
+#pragma once
 
 #include "cli/demo/race.h"
 #include "cli/demo/train.h"
@@ -45,5 +44,3 @@ int demo_cluster(struct demo *demo);
 /* Shows a race as it goes, writes the report. `run` runs it: false after a message. An exit code. */
 typedef bool demo_run(struct race *race, void *arg);
 int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg);
-
-#endif

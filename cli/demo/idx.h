@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads labelled images in the IDX format of MNIST and its relatives, plain or gzip. */
-#ifndef CLI_IDX_H
-#define CLI_IDX_H
+#pragma once
 
 #include "core/error.h"
 
@@ -29,5 +28,3 @@ struct dataset {
 /* DIR/STEM-images-idx3-ubyte and DIR/STEM-labels-idx1-ubyte, each also with .gz. */
 int MUST_CHECK dataset_read(const char *dir, const char *stem, struct dataset *set, struct error *error);
 void dataset_free(struct dataset *set);
-
-#endif

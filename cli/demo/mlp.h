@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model of the demo: a perceptron with one hidden layer, softmax and cross-entropy, in f32. */
-#ifndef CLI_MLP_H
-#define CLI_MLP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ size_t mlp_correct(const struct mlp *mlp, const float *params, const uint8_t *la
 /* One step of gradient descent with momentum: v = momentum*v + g; p = p - rate*v. */
 void mlp_descend(float *params, float *velocity, const float *gradient, size_t count, float rate,
                  float momentum);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The demo's race: processes behind slow lines train the same model to the same accuracy, once for each
  * codec. */
-#ifndef CLI_RACE_H
-#define CLI_RACE_H
+#pragma once
 
 #include "cli/demo/train.h"
 
@@ -73,5 +72,3 @@ double race_share(const struct race *race, const struct race_track *lane);
 const struct race_point *race_at(const struct race_track *lane, size_t step);
 /* The last one; all zero before the first. */
 struct race_point race_last(const struct race_track *lane);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of the demo's race: trains with one codec after the other, and tells what it sees. */
-#ifndef CLI_RACER_H
-#define CLI_RACER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -38,5 +37,3 @@ struct racer {
 int racer_lane(struct racer *r, int lane);
 /* Tells what went wrong; the status. */
 int racer_fail(const struct racer *r, int lane, int status, const char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The race as one HTML file: tables, and charts as SVG; no scripts, nothing from elsewhere. And what its
  * codecs would cost for a model of today, from the cost model. */
-#ifndef CLI_REPORT_H
-#define CLI_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -23,5 +22,3 @@ void forecast_all(const struct race *race, struct forecast *forecasts);
 FILE *report_open(const char *path);
 /* Closes the file. forecasts[RACE_LANES]. false with a message that names the path. */
 bool report_close(FILE *file, const char *path, const struct race *race, const struct forecast *forecasts);
-
-#endif

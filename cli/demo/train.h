@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel training of the demo's model: one trainer per node, or one alone on the joined batches. */
-#ifndef CLI_TRAIN_H
-#define CLI_TRAIN_H
+#pragma once
 
 #include <hearth.h>
 
@@ -65,5 +64,3 @@ int trainer_score(struct trainer *t, size_t images, struct train_score *score);
 int trainer_epoch(struct trainer *t, int epoch, struct progress *progress, struct train_epoch *result);
 /* Seconds of one all-reduce of the gradient when nobody computes: median, the slowest node counts. */
 int trainer_probe(struct trainer *t, double *seconds);
-
-#endif

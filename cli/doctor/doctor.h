@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth doctor: checks of this machine, each with a verdict and, where something is wrong, the fix. */
-#ifndef CLI_DOCTOR_H
-#define CLI_DOCTOR_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -49,5 +48,3 @@ void doctor_check_files(struct doctor *doctor);   /* versions, folder, key, secr
 void doctor_check_network(struct doctor *doctor); /* interfaces, multicast, mDNS, ports, own addresses */
 void doctor_check_limits(struct doctor *doctor);  /* firewall, buffers, limits, memory, processor */
 void doctor_check_peers(struct doctor *doctor);   /* the other members, if a node runs here */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the listed rules of a firewall mean for Hearth: only a look, nothing is changed. Pure. */
-#ifndef CLI_FIREWALL_H
-#define CLI_FIREWALL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct firewall_view {
 struct firewall_view firewall_read_nft(const char *text);
 /* The text of `iptables -S INPUT`. */
 struct firewall_view firewall_read_iptables(const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An imagined cluster for `plan` and `sim`: from flags to a view, to the plans of all ranks and a dry run. */
-#ifndef CLI_PLAN_SETUP_H
-#define CLI_PLAN_SETUP_H
+#pragma once
 
 #include "cli/shared/args.h"
 #include "cli/shared/progress.h"
@@ -67,5 +66,3 @@ void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, 
 const char *plan_setup_kind(int index);
 const char *plan_setup_dtype(int index);
 const char *plan_setup_algo(int index); /* "auto" first */
-
-#endif

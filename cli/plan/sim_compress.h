@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a step of training costs on an imagined network, codec by codec. */
-#ifndef CLI_SIM_COMPRESS_H
-#define CLI_SIM_COMPRESS_H
+#pragma once
 
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/json.h"
@@ -20,5 +19,3 @@ struct model_price model_price(const struct codec_list *list, size_t params, enu
 
 /* hearth sim --compress: `codecs` by ';', or "all". `doc`: for rows, NULL: prints a table. */
 int sim_compress(const struct plan_setup *setup, const struct usage *usage, const char *codecs, json_t *doc);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher's end of a host agent (host_agent.h), a process of our own program: on this machine, or on
  * another one at the end of ssh. The pipe down is also the life line: the agent ends when it does. */
-#ifndef CLI_AGENT_LINK_H
-#define CLI_AGENT_LINK_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -68,5 +67,3 @@ struct rank_place {
 void vars_add_place(struct vars *vars, const struct rank_place *place);
 /* Frees a list and what it holds; NULL is allowed. */
 void vars_free(char **list);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One program that a command with a life of its own starts and looks after: behind a host agent
  * (cli/run/host_agent.h), which is spawned anew, so that this may be done in a process with many threads. */
-#ifndef CLI_CHILD_H
-#define CLI_CHILD_H
+#pragma once
 
 #include "cli/run/agent_link.h"
 
@@ -38,5 +37,3 @@ int child_process_patience_ms(const struct child_process *w); /* -1: any time */
 void child_process_stop(struct child_process *w);
 /* The program has ended, and so has all that it started. */
 bool child_process_over(const struct child_process *w);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where ranks run: the list of --hosts, and which rank goes where. */
-#ifndef CLI_HOSTS_H
-#define CLI_HOSTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ const struct host *hosts_find(const struct hosts *hosts, int rank);
 const char *host_address(const struct host *host);
 /* Whether two entries are one machine. */
 bool host_same(const struct host *a, const struct host *b);
-
-#endif

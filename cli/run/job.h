@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job, stays with them until they have ended, and ends all when one fails. */
-#ifndef CLI_JOB_H
-#define CLI_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ struct job_plan {
 /* Runs the job to its end. The exit code: 0, or that of the rank that failed first (128 + signal), 126 or
  * 127 if the program could not be started. */
 int job_run(const struct job_plan *plan);
-
-#endif

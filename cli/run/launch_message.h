@@ -3,8 +3,7 @@
  * byte), the length of its content (3 bytes, little endian) and the content. Nothing here goes through a
  * shell, so nothing needs quoting. Both ends check what they read: a host whose agent was replaced must not
  * reach further than its own rank. */
-#ifndef CLI_LAUNCH_MESSAGE_H
-#define CLI_LAUNCH_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,5 +99,3 @@ struct launch_message {
 
 /* false: the message breaks the protocol; whoever sent it is to be given up. */
 bool launch_message_read(const struct launch_frame *frame, struct launch_message *out);
-
-#endif

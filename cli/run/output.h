@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ranks print, line by line with their rank in front, or into a file for each. */
-#ifndef CLI_OUTPUT_H
-#define CLI_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ void output_close(struct output *output);
 void output_write(struct output *output, int rank, int stream, const char *bytes, size_t len);
 /* The rank is gone: a line without its end gets one. */
 void output_end(struct output *output, int rank);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of a subcommand: a table of flags is parsed, checked and shown as help. */
-#ifndef CLI_ARGS_H
-#define CLI_ARGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ bool args_int(const char *text, int64_t min, int64_t max, int64_t *value);
 
 /* The name that needs the fewest changes to become `text`; NULL if none is near. */
 const char *args_nearest(const char *text, const char *const *names, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a user's key, cluster secret and trust list lie, unless told otherwise. */
-#ifndef CLI_CONFIG_FOLDER_H
-#define CLI_CONFIG_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ int home_secret_file(const struct usage *usage, const char *given, char path[sta
 bool home_trust_file(const char *secret_file, char path[static HOME_PATH_MAX]);
 /* Says, if there is such a list, that a new secret does not change it. */
 void home_note_trust(const struct usage *usage, const char *secret_file);
-
-#endif

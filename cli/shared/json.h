@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What --json prints: one object {"command", "machine", "results": [...]}, made with jansson. */
-#ifndef CLI_JSON_H
-#define CLI_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ const char *json_text_of(const json_t *object, const char *key); /* lent by the 
 int64_t json_count_of(const json_t *object, const char *key);    /* 0 */
 double json_real_of(const json_t *object, const char *key);      /* 0; whole numbers count */
 bool json_flag_of(const json_t *object, const char *key);        /* false */
-
-#endif

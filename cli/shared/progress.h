@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far a long command is: a bar on a terminal, a few plain lines elsewhere; always on standard error. */
-#ifndef CLI_PROGRESS_H
-#define CLI_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void progress_start(struct progress *p, const char *format, ...) __attribute__((
 void progress_show(struct progress *p, double share);
 /* Takes the bar away, so that ordinary output can follow. The bar may be shown again. */
 void progress_hide(struct progress *p);
-
-#endif

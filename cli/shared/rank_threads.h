@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that do the same job at the same time, one per node. */
-#ifndef CLI_RANK_THREADS_H
-#define CLI_RANK_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,5 +38,3 @@ void rank_threads_close(struct rank_threads *threads);
 void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg);
 /* Inside a job: leaves when all are there. Spins and gives way, since a sleeper would start late. */
 void rank_threads_align(struct rank_threads *threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of this machine's addresses others reach it by, and ports that are free on it. */
-#ifndef CLI_ROUTE_H
-#define CLI_ROUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ int route_check_bind(const struct usage *usage, const char *bind);
 
 /* Two neighbouring TCP ports that nobody listens on; 0: none found. */
 uint16_t route_ports(void);
-
-#endif

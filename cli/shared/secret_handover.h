@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which secret the ranks of a job have, and how it reaches them. */
-#ifndef CLI_SECRET_HANDOVER_H
-#define CLI_SECRET_HANDOVER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ void secret_handover_close(struct secret_handover *handover);
  * environment has one. It is handed to hearth_config_env by the environment. false after a message. */
 bool secret_handover_here(const char *command, bool plain);
 bool secret_handover_is_plain(bool plain); /* by the flag, or by HEARTH_PLAIN */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals as bytes of a pipe, so that a loop around poll hears them like anything else; and pipes. */
-#ifndef CLI_SIGNALS_H
-#define CLI_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void signals_reset(void);
 
 /* A pipe whose ends are not handed on by exec. */
 bool pipe_open(int ends[2]);
-
-#endif

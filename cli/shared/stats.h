@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a list of measured times says, and buffers that repeat a short block: quick to fill with any type,
  * quick to check to the last byte. */
-#ifndef CLI_STATS_H
-#define CLI_STATS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void pattern_encode(enum hearth_dtype dtype, double value, void *element);
 void pattern_fill(void *buffer, size_t len, const void *block, size_t block_len);
 /* Is the buffer what pattern_fill would have made it? */
 bool pattern_holds(const void *buffer, size_t len, const void *block, size_t block_len);
-
-#endif

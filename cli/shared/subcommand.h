@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command that is several: `hearth` itself, `hearth bench`, `hearth trust`, `hearth job`. */
-#ifndef CLI_SUBCOMMAND_H
-#define CLI_SUBCOMMAND_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ struct subcommand_list {
 
 /* Runs the one that argv[1] names, or shows them all. An exit code. */
 int subcommand_run(const struct subcommand_list *s, int argc, char **argv);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of texts, printed in columns that are as wide as they must be. What others sent cannot move a cursor:
  * control characters become '?'. */
-#ifndef CLI_TABLE_H
-#define CLI_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ char *plain_text(const char *text, char *target, size_t size);
 #define TABLE_ROW(table, paint, ...)                                                                         \
     table_row(table, paint, (const char *const[]){__VA_ARGS__},                                              \
               sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers as people read them, and colour where there is a terminal for it. */
-#ifndef CLI_TEXT_H
-#define CLI_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ struct text text_exact(bool good); /* "yes", or "NO" in red */
 enum paint { PAINT_NONE, PAINT_BOLD, PAINT_DIM, PAINT_GOOD, PAINT_BAD };
 /* The escape sequence; "" when `file` is no terminal, NO_COLOR is set or the terminal is dumb. */
 const char *paint(FILE *file, enum paint what);
-
-#endif

@@ -6,8 +6,7 @@
  * all is plain. A greeting of fixed size follows: cluster, from, to, channel, instance of both. The side with
  * the lower rank decides which of several sockets for the same channel is kept and confirms it; only a
  * confirmed socket is used. docs/wire.md is the law. */
-#ifndef BOOTSTRAP_MESH_H
-#define BOOTSTRAP_MESH_H
+#pragma once
 
 #include "bootstrap/roster.h"
 #include "connect/listener.h"
@@ -62,5 +61,3 @@ struct mesh_setup {
  * other too is found out by a first collective.) */
 int MUST_CHECK mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct error *error);
 void mesh_close(struct mesh_peer *peers, int size);
-
-#endif

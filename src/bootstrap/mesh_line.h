@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between mesh.c and mesh_line.c: the sockets of a mesh that are not kept yet. */
-#ifndef BOOTSTRAP_MESH_LINE_H
-#define BOOTSTRAP_MESH_LINE_H
+#pragma once
 
 #include "bootstrap/pairing.h"
 #include "connect/dial_driver.h"
@@ -69,5 +68,3 @@ dial_request_fn mesh_request; /* of the mesh */
 void mesh_dialled(struct mesh *mesh, const struct dial_event *event);
 /* Goes on with a line that something has come on. */
 void line_hear(struct mesh *mesh, struct line *line);
-
-#endif

@@ -6,8 +6,7 @@
  * decides once for each channel, at the moment it says so on that very socket (its WELCOME, or the CONFIRM
  * behind the higher rank's WELCOME). The higher rank only ever obeys. So both keep the same socket, in
  * whatever order things arrive. */
-#ifndef BOOTSTRAP_PAIRING_H
-#define BOOTSTRAP_PAIRING_H
+#pragma once
 
 #include "bootstrap/mesh.h"
 #include "connect/dialer.h"
@@ -86,5 +85,3 @@ uint64_t pairing_due(const struct pairing *p);
 
 /* The rule of mesh.h for TCP. */
 int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns);
-
-#endif

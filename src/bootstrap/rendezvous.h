@@ -8,8 +8,7 @@
  *
  * Wrong size, version or settings and a rank claimed twice end the meeting for all; another job, garbage,
  * another secret, a name that was not proven, or one member too many only the connection that brought it. */
-#ifndef BOOTSTRAP_RENDEZVOUS_H
-#define BOOTSTRAP_RENDEZVOUS_H
+#pragma once
 
 #include "connect/admission_log.h"
 #include "core/error.h"
@@ -73,5 +72,3 @@ bool rendezvous_over(const struct rendezvous *r, struct error *error);
 bool rendezvous_quiet(const struct rendezvous *r);
 
 struct guard *rendezvous_guard(struct rendezvous *r);
-
-#endif

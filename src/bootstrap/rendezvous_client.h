@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's side of the rendezvous, as a machine without sockets: it registers, confirms rosters, waits
  * for GO. */
-#ifndef BOOTSTRAP_RENDEZVOUS_CLIENT_H
-#define BOOTSTRAP_RENDEZVOUS_CLIENT_H
+#pragma once
 
 #include "bootstrap/roster.h"
 #include "wire/message.h"
@@ -35,5 +34,3 @@ void rendezvous_client_sent(struct rendezvous_client *a, size_t len);
  * use, and why: refused by the rendezvous, or HEARTH_PROTOCOL because this is not a rendezvous. */
 int MUST_CHECK rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size_t len,
                                        struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dials a rendezvous, all its addresses side by side, again and again until somebody is there. */
-#ifndef BOOTSTRAP_RENDEZVOUS_DIAL_H
-#define BOOTSTRAP_RENDEZVOUS_DIAL_H
+#pragma once
 
 #include "bootstrap/rendezvous_client.h"
 #include "connect/dial_driver.h"
@@ -29,5 +28,3 @@ void rendezvous_dial_close(struct rendezvous_dial *c);
 size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *items, uint64_t *deadline_ns);
 /* As rendezvous_client_input; what may pass by itself is HEARTH_PENDING, with the reason in c->last. */
 int MUST_CHECK rendezvous_dial_pump(struct rendezvous_dial *c, uint64_t now_ns, struct error *error);
-
-#endif

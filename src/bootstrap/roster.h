@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is in the cluster: agreed by all members before the first link is made. */
-#ifndef BOOTSTRAP_ROSTER_H
-#define BOOTSTRAP_ROSTER_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -59,5 +58,3 @@ struct roster_setup {
  * a member that may not open files enough.
  * A failure at one member is told to all. The rendezvous is not needed any more when this returns. */
 int MUST_CHECK roster_agree(const struct roster_setup *setup, struct roster *out, struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets around a rendezvous. */
-#ifndef BOOTSTRAP_SERVER_H
-#define BOOTSTRAP_SERVER_H
+#pragma once
 
 #include "bootstrap/rendezvous.h"
 #include "connect/secure_stream.h"
@@ -45,5 +44,3 @@ size_t server_items(const struct server *server);
 void server_waits(const struct server *server, struct sock_wait *items, uint64_t now_ns,
                   uint64_t *deadline_ns);
 void server_pump(struct server *server, const struct sock_wait *items, uint64_t now_ns);
-
-#endif

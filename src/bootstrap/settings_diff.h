@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts for people about what members do not share: settings that differ, ranks that are missing. */
-#ifndef BOOTSTRAP_SETTINGS_DIFF_H
-#define BOOTSTRAP_SETTINGS_DIFF_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
 void settings_diff_text(const char *theirs, const char *ours, char *text, size_t size);
 /* The places that are negative: "1, 3-5". */
 void missing_text(const int *places, int count, char *text, size_t size);
-
-#endif

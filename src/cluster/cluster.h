@@ -2,8 +2,7 @@
 /* A node's place in its home cluster: one thread that finds the others, is joined to them, agrees with them
  * who is in, watches their health, measures the ways between them and forms groups. All functions may be
  * called by any thread. */
-#ifndef CLUSTER_CLUSTER_H
-#define CLUSTER_CLUSTER_H
+#pragma once
 
 #include "core/list.h"
 #include "core/text_buf.h"
@@ -134,5 +133,3 @@ void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cl
  * "topology": [...]}; docs/man/hearth.1 has the fields. As snprintf. */
 int64_t cluster_json(struct cluster *cluster, char *text, size_t size);
 int64_t cluster_metrics(struct cluster *cluster, char *text, size_t size); /* lines of Prometheus text */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of the cluster room that drive it: what a cluster is made of. Everything here is under
  * its lock. */
-#ifndef CLUSTER_CLUSTER_STATE_H
-#define CLUSTER_CLUSTER_STATE_H
+#pragma once
 
 #include "cluster/cluster.h"
 #include "cluster/control_socket.h"
@@ -103,5 +102,3 @@ void cluster_tell(struct cluster *cluster, const struct cluster_event *event);
 /* status.c */
 void cluster_write_json(struct cluster *cluster, struct text_buf *buf);
 void cluster_write_metrics(struct cluster *cluster, struct text_buf *buf);
-
-#endif

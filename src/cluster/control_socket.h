@@ -5,8 +5,7 @@
  *
  * Question: 1 to 64 printable characters and a newline, nothing behind. Answer: "ok LENGTH\n" and so many
  * bytes, so that an answer that was cut is seen; or "no REASON\n". Then the end. */
-#ifndef CLUSTER_CONTROL_SOCKET_H
-#define CLUSTER_CONTROL_SOCKET_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -52,5 +51,3 @@ int MUST_CHECK control_socket_ask(struct heap *heap, const char *path, const cha
 /* Where the node of a user and a config folder sits: "unix:@hearth-<user>-<16 digits>". */
 #define CONTROL_SOCKET_PLACE_MAX 64
 void control_socket_place(const char *folder, uint32_t user, char *path, size_t size);
-
-#endif

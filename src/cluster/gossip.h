@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PEERS: nodes that the writer is joined to, and where they listen. One known address is enough to find a
  * whole cluster, across networks that mDNS does not cross. docs/messages.md, "peers". */
-#ifndef CLUSTER_GOSSIP_H
-#define CLUSTER_GOSSIP_H
+#pragma once
 
 #include "membership/view.h"
 #include "os/sock.h"
@@ -16,5 +15,3 @@ size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *t
 typedef void gossip_fn(void *arg, const struct identity *id, const struct sock_addr *addr);
 /* HEARTH_PROTOCOL: malformed, and nothing was called. */
 int MUST_CHECK gossip_decode(const void *source, size_t len, gossip_fn *fn, void *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this machine remembers of jobs (membership/job_record.h): in memory while the process lives, and in a
  * file beside its key, so that a process that is started again knows of them. Thread-safe. */
-#ifndef CLUSTER_JOB_STORE_H
-#define CLUSTER_JOB_STORE_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -39,5 +38,3 @@ int MUST_CHECK job_file_each(struct heap *heap, const char *path, job_file_fn *f
                              struct error *error);
 int MUST_CHECK job_file_forget(struct heap *heap, const char *path, const char *job, int *forgotten,
                                struct error *error);
-
-#endif

@@ -5,8 +5,7 @@
  *    proved stands above all claims; two different claims only mean that the address must be looked at.
  *  - Those told by members, given by the user or proven before are of the first tier.
  *  - Full: entries that were never proven go first, those tried in vain before those not tried yet. */
-#ifndef CLUSTER_KNOWN_ADDRS_H
-#define CLUSTER_KNOWN_ADDRS_H
+#pragma once
 
 #include "connect/dialer.h"
 #include "core/heap.h"
@@ -95,5 +94,3 @@ bool known_addrs_has_left(const struct known_addrs *c, const struct identity *wh
 void known_addrs_hurry(struct known_addrs *c, uint64_t now_ns);
 /* Where it is best dialled; -1: not known. */
 int known_addrs_best(const struct known_addrs *c, const struct identity *who);
-
-#endif

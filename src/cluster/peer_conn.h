@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between peer_set.c, peer_set_dial.c and peer_conn.c: one connection, and what all of them have in common.
  */
-#ifndef CLUSTER_PEER_CONN_H
-#define CLUSTER_PEER_CONN_H
+#pragma once
 
 #include "cluster/known_addrs.h"
 #include "cluster/peer_hello.h"
@@ -115,5 +114,3 @@ int MUST_CHECK hello_check(const struct peer_set *f, const struct secure_stream 
 int MUST_CHECK dial_prepare(struct peer_set *f, uint64_t connect_timeout_ns, uint64_t seed);
 void dial_pump_all(struct peer_set *f); /* begins and goes on with all attempts */
 void dial_tell_all(struct peer_set *f); /* takes what they led to */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HELLO, the first message of each connection between nodes of a cluster, and the kinds of messages that such
  * connections take. docs/messages.md is the law. */
-#ifndef CLUSTER_PEER_HELLO_H
-#define CLUSTER_PEER_HELLO_H
+#pragma once
 
 #include "membership/outbox.h"
 #include "membership/view.h"
@@ -26,5 +25,3 @@ int MUST_CHECK message_hello_decode(struct message_hello *hello, const void *sou
 extern const struct message_kinds cluster_kinds; /* what members tell each other */
 extern const struct message_kinds hello_kinds;   /* nothing but HELLO */
 extern const struct message_kinds probe_kinds;   /* LOAD, after HELLO, on a connection for a probe */
-
-#endif

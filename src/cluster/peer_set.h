@@ -17,8 +17,7 @@
  *    Only then PEER_LINKED is told. Messages that break the format end the connection.
  *  - A guard as at the listener: 128 strangers, 5 s for handshake and hello, 64 costly handshakes a second.
  *  - Each connection has an outgoing queue of at most 1 MiB: what does not fit is dropped and counted. */
-#ifndef CLUSTER_PEER_SET_H
-#define CLUSTER_PEER_SET_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -113,5 +112,3 @@ int peer_set_list(const struct peer_set *peer_set, struct peer_set_state *list, 
 #define PEER_SET_PROBES_MAX 8
 int MUST_CHECK peer_set_dial_probe(struct peer_set *peer_set, const struct identity *to,
                                    const struct sock_addr *addr, uint64_t now_ns);
-
-#endif

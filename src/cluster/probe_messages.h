@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads of the messages PROBE, MEASURED and LOAD; docs/messages.md, is the law of their bytes. */
-#ifndef CLUSTER_PROBE_MESSAGES_H
-#define CLUSTER_PROBE_MESSAGES_H
+#pragma once
 
 #include "membership/topology.h"
 #include "os/sock.h"
@@ -47,5 +46,3 @@ struct probe_result {
 enum load_what { LOAD_MORE, LOAD_LAST, LOAD_RESULT };
 void probe_result_encode(const struct probe_result *result, uint8_t target[static RESULT_LEN]);
 bool probe_result_decode(struct probe_result *result, const void *source, size_t len);
-
-#endif

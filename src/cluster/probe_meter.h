@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a line carries, from when how many bytes had come. Pure. */
-#ifndef CLUSTER_PROBE_METER_H
-#define CLUSTER_PROBE_METER_H
+#pragma once
 
 #include "cluster/probe_messages.h"
 
@@ -24,5 +23,3 @@ void meter_mark(struct meter *meter, uint64_t bytes, uint64_t now_ns);
 void meter_result(const struct meter *meter, struct probe_result *result);
 /* The rate of a line that carries so many bytes of ours each second: with headers, at least 1. */
 uint32_t meter_mbit_x10(double bytes_per_s);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a member knows of its own ways to the others, and what of it the leader has not heard yet. No I/O. */
-#ifndef CLUSTER_PROBE_PEERS_H
-#define CLUSTER_PROBE_PEERS_H
+#pragma once
 
 #include "cluster/probe_messages.h"
 
@@ -50,5 +49,3 @@ bool peers_have_news(const struct probe_peers *peers);
 
 /* By our end of a connection. */
 enum path_kind path_kind_here(const struct sock_addr *local);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One probe on its connection, either end of it. Never blocks; bounded in bytes, time and work at once. */
-#ifndef CLUSTER_PROBE_RUN_H
-#define CLUSTER_PROBE_RUN_H
+#pragma once
 
 #include "cluster/probe_messages.h"
 #include "connect/secure_stream.h"
@@ -27,5 +26,3 @@ uint64_t probe_run_time(const struct probe_run *run); /* nanoseconds since it be
 int probe_run_fd(const struct probe_run *run);
 /* What to wait for; *deadline_ns is lowered. */
 struct sock_wait probe_run_wait(const struct probe_run *run, uint64_t *deadline_ns);
-
-#endif

@@ -13,8 +13,7 @@
  *    time, because nobody knows which members have a line in common.
  *  - While a job runs its members are left alone, and of the others only ways that were never tried are
  *    measured. Ways inside of a host are never, those of guests only if they came to measure. */
-#ifndef CLUSTER_PROBE_SCHEDULE_H
-#define CLUSTER_PROBE_SCHEDULE_H
+#pragma once
 
 #include "cluster/probe_messages.h"
 
@@ -83,5 +82,3 @@ bool schedule_result(struct schedule *s, struct topology *table, int from, const
                      uint64_t now_ns);
 void schedule_hosts(const struct schedule *s, struct topology *table); /* says who shares a host */
 void schedule_ages(const struct schedule *s, struct topology *table, uint64_t now_ns);
-
-#endif

@@ -6,8 +6,7 @@
  * measured, in one direction. On one LAN that is one way for each host; with two LANs and a trunk between
  * them, little more. Of the first three hosts all three pairs are: else a host that is far from all would
  * make all of them look alike. */
-#ifndef CLUSTER_PROBE_SKETCH_H
-#define CLUSTER_PROBE_SKETCH_H
+#pragma once
 
 #include "cluster/probe_schedule.h"
 
@@ -25,5 +24,3 @@ void sketch_make(const struct schedule *s, const struct topology *table, struct 
  * most others are likely to belong. 0: it is none of those few. Ways that are never measured are the caller's
  * to know. */
 int sketch_merit(const struct schedule *s, const struct sketch *sketch, int from, int to);
-
-#endif

@@ -16,8 +16,7 @@
  *  - Members tell the leader what they know of their ways with each result, and when that has changed, at
  *    most every 5 s. The leader tells all the table when it has changed, at most every second (with many
  *    members less often), and now and then anyway: messages may be lost. */
-#ifndef CLUSTER_PROBES_H
-#define CLUSTER_PROBES_H
+#pragma once
 
 #include "cluster/peer_set.h"
 #include "membership/topology.h"
@@ -64,5 +63,3 @@ const struct topology *probes_links(const struct probes *probes, uint64_t *chang
 bool probes_best_addr(const struct probes *probes, const struct identity *peer, struct sock_addr *out);
 bool probes_settled(const struct probes *probes);  /* leader: every pair was tried at least once */
 bool probes_sketched(const struct probes *probes); /* leader: who is near to whom can be told */
-
-#endif

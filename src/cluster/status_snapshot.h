@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster as a node of this process sees it, for the command: what hearth_node_status_json says of
  * members, jobs and links. */
-#ifndef CLUSTER_STATUS_SNAPSHOT_H
-#define CLUSTER_STATUS_SNAPSHOT_H
+#pragma once
 
 #include <hearth.h>
 
@@ -37,5 +36,3 @@ struct cluster_status {
 
 struct cluster;
 void cluster_snapshot(struct cluster *cluster, struct cluster_status *status);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What will happen when, on virtual time: a binary heap of events, earliest first. */
-#ifndef COLLECTIVE_AGENDA_H
-#define COLLECTIVE_AGENDA_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/types.h"
@@ -23,5 +22,3 @@ int MUST_CHECK agenda_init(struct agenda *agenda, struct heap *heap); /* HEARTH_
 void agenda_fini(struct agenda *agenda);                              /* harmless on zeroed memory */
 int MUST_CHECK agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id);
 struct agenda_event agenda_take(struct agenda *agenda); /* the earliest; there must be one */
-
-#endif

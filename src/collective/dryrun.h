@@ -2,8 +2,7 @@
 /* Runs the plans of all members against each other on virtual time, sizes only: for tests, `hearth sim` and
  * `hearth plan`. It keeps the same rules as step.c: canonical order, one accumulator a lane, `slots` frames
  * waiting per directed link. */
-#ifndef COLLECTIVE_DRYRUN_H
-#define COLLECTIVE_DRYRUN_H
+#pragma once
 
 #include "collective/plan.h"
 
@@ -38,5 +37,3 @@ struct dry_result {
  * frame nobody takes, sizes that differ), naming rank, lane and move; HEARTH_NO_MEMORY; HEARTH_CANCELLED. */
 int MUST_CHECK dryrun(const struct plan *plans, int size, const struct dry_net *net, struct heap *heap,
                       struct dry_result *result, struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a dry run works on: members, links, lanes, frames. Made and freed here, moved in dryrun.c. */
-#ifndef COLLECTIVE_DRYSTATE_H
-#define COLLECTIVE_DRYSTATE_H
+#pragma once
 
 #include "collective/agenda.h"
 #include "collective/dryrun.h"
@@ -79,5 +78,3 @@ int dry_no_memory(struct dry_run *run); /* sets the error and returns it */
 /* A link's cursor: one frame on in canonical order; and then on to the next that is really sent. */
 void dry_cursor_step(const struct dry_run *run, struct dry_link *link);
 void dry_cursor_settle(const struct dry_run *run, struct dry_link *link);
-
-#endif

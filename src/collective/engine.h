@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The face of the collective room: an engine runs the operations of one node's groups over its links. No
  * thread, no clock of its own: whoever holds the node's baton calls it, on real or on virtual time. */
-#ifndef COLLECTIVE_ENGINE_H
-#define COLLECTIVE_ENGINE_H
+#pragma once
 
 #include "collective/plan.h"
 #include "core/list.h"
@@ -165,5 +164,3 @@ void compound_close(struct group *group, struct compound *compound);
 void completion_cancel(struct completion *completion);
 /* The same; the others hear why. */
 void completion_abort(struct completion *completion, const struct error *why);
-
-#endif

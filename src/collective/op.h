@@ -6,8 +6,7 @@
  *   step.c  lanes: carries out moves; the only file that touches user memory
  *   flow.c  frames of one peer: what may be sent, where what comes in goes, grants
  */
-#ifndef COLLECTIVE_OP_H
-#define COLLECTIVE_OP_H
+#pragma once
 
 #include "collective/engine.h"
 #include "collective/program.h"
@@ -144,5 +143,3 @@ void inflow_tell(struct op *op, uint32_t flow); /* sends a grant now */
 void flows_ask(struct op *op);
 /* Puts a slot's eager credit back and the slot away. */
 void slot_release(struct engine *engine, int world_rank, struct slot *slot);
-
-#endif

@@ -22,8 +22,7 @@
  *   way).
  *
  *   empty pieces are not sent, except where the plan says `sync`. */
-#ifndef COLLECTIVE_PLAN_H
-#define COLLECTIVE_PLAN_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -175,5 +174,3 @@ const struct planner *planner_of(enum hearth_algo algo); /* NULL: HEARTH_ALGO_AU
 /* How this planner would cut the call's buffer. */
 void plan_shape_of(const struct plan_call *call, const struct planner *planner, struct plan_shape *shape);
 int MUST_CHECK plan_add(struct plan *plan, struct heap *heap, struct error *error, struct move move);
-
-#endif

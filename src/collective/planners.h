@@ -7,8 +7,7 @@
  *   does before it is done, the one before it on its link has left the slot, and all that its receiver's
  *   lane does before it is done: so it moves. One slot per directed link is enough. A test holds all plans
  *   to this rule. */
-#ifndef COLLECTIVE_PLANNERS_H
-#define COLLECTIVE_PLANNERS_H
+#pragma once
 
 #include "collective/plan.h"
 
@@ -102,5 +101,3 @@ double price_lanes(const struct plan_shape *shape, double chain, double turn, do
 void scan_chain(struct plan_writer *writer, const struct plan_call *call);
 void scan_doubling(struct plan_writer *writer, const struct plan_call *call);
 double scan_price(const struct fares *fares, const struct planner *planner);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan made ready to run: who sends us what in which order, and the other way round. Depends on the call
  * alone, so programs are kept and equal calls share one. */
-#ifndef COLLECTIVE_PROGRAM_H
-#define COLLECTIVE_PROGRAM_H
+#pragma once
 
 #include "collective/plan.h"
 #include "core/list.h"
@@ -65,5 +64,3 @@ void flow_next(const struct plan *plan, const struct flow_table *flow, struct fl
 uint64_t flow_index(const struct plan *plan, const struct flow_table *flow, uint32_t turn, uint64_t lane);
 /* Place in the incoming flow of the move with this step; false: there is none. */
 bool flow_turn(const struct plan *plan, const struct flow_table *flow, uint32_t step, uint32_t *turn);
-
-#endif

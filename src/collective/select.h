@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm: a pure function of (view, call). Everything it uses is agreed, so all members choose the
  * same; the choice is in the fingerprint. */
-#ifndef COLLECTIVE_SELECT_H
-#define COLLECTIVE_SELECT_H
+#pragma once
 
 #include "collective/plan.h"
 
@@ -16,5 +15,3 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
  * the model decides.) */
 int MUST_CHECK select_algo(const struct plan_call *call, const struct group_view *view,
                            enum hearth_algo *algo, struct error *error);
-
-#endif

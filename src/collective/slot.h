@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging memory of a node: a slot holds one frame's payload or one accumulator, or stands for a payload that
  * is lent. Pooled by size, one owner, touched only by the holder of the baton. */
-#ifndef COLLECTIVE_SLOT_H
-#define COLLECTIVE_SLOT_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/list.h"
@@ -41,5 +40,3 @@ bool slot_own(struct slot *slot, bool *good);
 const void *slot_payload(const struct slot *slot);
 void slot_put(
     struct slot *slot); /* ends its loan; out of whatever list it is in, back to the pool; NULL is allowed */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine knows: peers, groups, operations. Only for the files of this room. */
-#ifndef COLLECTIVE_STATE_H
-#define COLLECTIVE_STATE_H
+#pragma once
 
 #include "collective/op.h"
 
@@ -220,5 +219,3 @@ void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const s
 void dispute_frame(struct group *group, int from, const struct frame *frame, const uint8_t *payload);
 void disputes_drop(struct group *group);
 void disputes_lost(struct group *group, int rank); /* its answers will not come */
-
-#endif

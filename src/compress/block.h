@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One block of a part: what each kind of part-wise codec implements. Only for the files of this room, and for
  * measuring. */
-#ifndef COMPRESS_BLOCK_H
-#define COMPRESS_BLOCK_H
+#pragma once
 
 #include "compress/coder.h"
 #include "compress/elias.h"
@@ -52,5 +51,3 @@ struct block_context block_context_of(const struct codec *codec, const struct ke
 
 /* Of a part-wise kind. */
 const struct block_codec *block_codec_of(const struct codec *codec);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which are the largest: by the bits of |x| as an integer, then by the lowest index. Linear time whatever the
  * numbers are, never a sort. Only for the files of this room. */
-#ifndef COMPRESS_CHOOSE_H
-#define COMPRESS_CHOOSE_H
+#pragma once
 
 #include "compress/block.h"
 #include "kernel/sift.h"
@@ -44,5 +43,3 @@ void choose_block(const struct block_context *context, const float *x, size_t co
                   struct chosen *chosen);
 /* The indices of the next `number` <= CHOSEN_MAX, which must be left. Valid until the next call. */
 const uint32_t *chosen_next(struct chosen *chosen, size_t number);
-
-#endif

@@ -11,8 +11,7 @@
  *   auto:CODEC[,CODEC...]     whichever of these, or none, is fastest (an item with '=' and the words
  *                             stochastic and alternate belong to the codec before them)
  * and for each of them ",feedback=off": what is not sent is lost. */
-#ifndef COMPRESS_CODEC_H
-#define COMPRESS_CODEC_H
+#pragma once
 
 #include "core/error.h"
 #include "core/types.h"
@@ -68,5 +67,3 @@ struct codec codec_of_values(enum codec_values values);
 
 /* Whether it codes each part of a tensor by itself, with a length known beforehand (coder.h). */
 bool codec_is_blockwise(const struct codec *codec);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Everything is done a block at a time in a scratch that stays in the nearest cache, so that memory is
  * passed over once: load (acc = gain * x + e), encode, store what the payload lacks. */
-#ifndef COMPRESS_CODER_H
-#define COMPRESS_CODER_H
+#pragma once
 
 #include "compress/codec.h"
 #include "kernel/kernel.h"
@@ -75,5 +74,3 @@ struct coder_out {
 int MUST_CHECK coder_decode(const struct codec *codec, const struct kernels *kernels,
                             const struct payloads *payloads, const struct coder_out *out, size_t count,
                             struct error *error);
-
-#endif

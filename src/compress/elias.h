@@ -4,8 +4,7 @@
  *
  * Index number p minus p never falls. Of these numbers the `low_bits` last bits stand one after the other;
  * the rest of number p, plus p, is the place of a 1 in a row of bits that are 0 elsewhere. */
-#ifndef COMPRESS_ELIAS_H
-#define COMPRESS_ELIAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ struct elias_reader elias_reader_of(const struct elias *elias, const uint8_t *by
 bool elias_read(struct elias_reader *reader, uint32_t *index, size_t number);
 /* After the last entry: whether all else is 0. */
 bool elias_ends(const struct elias_reader *reader);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a tensor and its residual to f32, and what is left back into the residual: the first and the last step
  * of every codec. */
-#ifndef COMPRESS_LOAD_H
-#define COMPRESS_LOAD_H
+#pragma once
 
 #include "compress/coder.h"
 
@@ -27,5 +26,3 @@ uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t coun
 /* e_new[offset + i] += left[i]. */
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
               const float *left);
-
-#endif

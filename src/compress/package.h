@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor compressed by itself, as bytes that say what they are (hearth_codec_compress): header with codec,
  * type, count and checksum, then the codec's payload. docs/payloads.md has the bytes. */
-#ifndef COMPRESS_PACKAGE_H
-#define COMPRESS_PACKAGE_H
+#pragma once
 
 #include "compress/codec.h"
 #include "core/heap.h"
@@ -37,5 +36,3 @@ struct package_out {
 };
 int MUST_CHECK package_decode(struct heap *heap, const uint8_t *bytes, size_t len,
                               const struct package_out *out, struct error *error);
-
-#endif

@@ -7,8 +7,7 @@
  *   out = P Qsum^T / divisor;  e_new = M - P Q^T with the member's own Q.
  * Alternating: even steps send P' = M Q for an orthonormal Q and keep it, odd steps send Q = M^T P for an
  * orthonormal P: one sum a step. */
-#ifndef COMPRESS_POWERSGD_H
-#define COMPRESS_POWERSGD_H
+#pragma once
 
 #include "compress/coder.h"
 #include "core/heap.h"
@@ -62,5 +61,3 @@ struct powersgd_end {
 };
 int MUST_CHECK powersgd_finish(const struct matrix *m, const struct kernels *kernels,
                                const struct powersgd_end *end, size_t from, size_t to);
-
-#endif

@@ -2,8 +2,7 @@
 /* randomk: coordinates drawn by a counter-based generator from (key, position): all members that have the
  * same key draw the same, no state, nothing on the wire. One coordinate from each of `keep` strata of nearly
  * equal length, so they ascend and are distinct. */
-#ifndef COMPRESS_RANDOMK_H
-#define COMPRESS_RANDOMK_H
+#pragma once
 
 #include "compress/coder.h"
 
@@ -43,5 +42,3 @@ void randomk_scatter(const struct draw *draw, const struct kernels *kernels, con
 /* residual[coordinate] += error, for places [from, to); residual f32, or f64 for f64 tensors. */
 void randomk_leave(const struct draw *draw, const float *error, size_t from, size_t to,
                    enum hearth_dtype dtype, void *residual);
-
-#endif

@@ -2,8 +2,7 @@
 /* The ratio of topk and randomk: read from text and written as text, the same in every locale, and taken of a
  * count as the decimal number that people wrote: 0.07 of 100 is 7, though the nearest double is more than
  * 0.07. */
-#ifndef COMPRESS_RATIO_H
-#define COMPRESS_RATIO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool ratio_parse(const char *text, size_t len, double *ratio);
 void ratio_text(double ratio, char text[RATIO_TEXT_MAX]);
 /* ceil(count * ratio), exactly, of the number that ratio_text writes. At most count. */
 size_t ratio_of(double ratio, size_t count);
-
-#endif

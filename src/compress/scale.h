@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scales of blocks and of lists: how many a block has, and bf16 numbers as bits. Only for the files of this
  * room. */
-#ifndef COMPRESS_SCALE_H
-#define COMPRESS_SCALE_H
+#pragma once
 
 #include "core/bytes.h"
 #include "kernel/quant.h"
@@ -39,5 +38,3 @@ static inline uint16_t scale_of(uint32_t largest)
     bits = bits > QUANT_SCALE_LEAST ? bits : QUANT_SCALE_LEAST;
     return (uint16_t)(bits < QUANT_SCALE_MOST ? bits : QUANT_SCALE_MOST);
 }
-
-#endif

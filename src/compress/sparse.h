@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chosen elements of an array: which they are (topk), and as bytes. Indices are coded near their entropy
  * (Elias-Fano), values as codec->values says. */
-#ifndef COMPRESS_SPARSE_H
-#define COMPRESS_SPARSE_H
+#pragma once
 
 #include "compress/coder.h"
 #include "core/heap.h"
@@ -63,5 +62,3 @@ void sparse_put(const struct sparse *list, enum hearth_dtype dtype, void *target
 /* Merges lists in the order given: where several have an index their values are added in that order, in f32.
  * `sum` has room for the entries of all lists together. At most CODER_PAYLOADS_MAX lists. */
 void sparse_merge(const struct sparse *lists, int list_count, struct sparse *sum);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The values of chosen elements as bytes, in pieces of VALUES_PIECE: first the scales of all pieces (int8 has
  * one for each, as bf16), then the values. Only for the files of this room. */
-#ifndef COMPRESS_VALUES_H
-#define COMPRESS_VALUES_H
+#pragma once
 
 #include "compress/codec.h"
 #include "kernel/kernel.h"
@@ -28,5 +27,3 @@ void values_encode(const struct values *values, float *value, size_t from, size_
 /* False: there is one that is not finite, or bytes that no encoder writes. */
 bool values_decode(const struct values *values, const uint8_t *bytes, size_t from, size_t number,
                    float *value);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a listening end does about strangers beside turning them away: it bounds the handshakes that cost
  * something, and says who came and why he was sent away, without letting strangers fill the log. */
-#ifndef CONNECT_ADMISSION_LOG_H
-#define CONNECT_ADMISSION_LOG_H
+#pragma once
 
 #include "core/log.h"
 #include "os/sock.h"
@@ -28,5 +27,3 @@ void guard_tick(struct guard *guard, uint64_t now_ns);
 bool guard_admit(struct guard *guard, uint64_t source, bool weak);
 /* Somebody was sent away for a reason that people should know: once for each source at WARN. */
 void guard_complain(struct guard *guard, const struct sock_addr *from, const char *why);
-
-#endif

@@ -5,8 +5,7 @@
  * An attempt is the driver's until DIAL_SECURED hands its stream over; it still counts in the dialer
  * until the owner calls dialer_kept, dialer_failed or dialer_cancelled; the last one may be called
  * before, too. */
-#ifndef CONNECT_DIAL_DRIVER_H
-#define CONNECT_DIAL_DRIVER_H
+#pragma once
 
 #include "connect/dialer.h"
 #include "connect/secure_stream.h"
@@ -62,5 +61,3 @@ void dial_network_changed(struct dial_driver *driver);
 /* Without a dialer, for a caller that has nothing else to do: dials one address once and waits.
  * HEARTH_OK, or a status with a text that names the address; HEARTH_TIMEOUT. */
 int MUST_CHECK dial_wait(const struct sock_addr *to, uint64_t deadline_ns, int *fd, struct error *error);
-
-#endif

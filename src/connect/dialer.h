@@ -25,8 +25,7 @@
  *  - adapts: the window starts small, grows while attempts succeed, and is halved when a peer cuts one
  *    or takes too long. Members that all dial at once slow each other down, and a listener closes slow
  *    handshakes. */
-#ifndef CONNECT_DIALER_H
-#define CONNECT_DIALER_H
+#pragma once
 
 #include "core/list.h"
 #include "core/prng.h"
@@ -134,5 +133,3 @@ void dialer_secured(struct dialer *d, struct dial_target *t, uint64_t now_ns);
 void dialer_kept(struct dialer *d, struct dial_target *t, uint64_t round_trip_ns, uint64_t now_ns);
 void dialer_cancelled(struct dialer *d, struct dial_target *t);
 void dialer_failed(struct dialer *d, struct dial_target *t, enum dial_fault fault, uint64_t now_ns);
-
-#endif

@@ -6,8 +6,7 @@
  * said something. When all places are taken, one is made free at the expense of the address that holds most
  * of them, its oldest: whoever floods the port pushes out itself, and a member that comes from elsewhere, or
  * speaks at once, gets in. */
-#ifndef CONNECT_HALF_OPEN_H
-#define CONNECT_HALF_OPEN_H
+#pragma once
 
 #include "connect/secure_stream.h"
 #include "core/log.h"
@@ -77,5 +76,3 @@ void half_open_complain(struct half_open *half_open, const struct sock_addr *fro
 int half_open_strangers(const struct half_open *half_open); /* how many stand there now */
 uint64_t
 half_open_put_off(const struct half_open *half_open); /* handshakes that were too many: see admission_log.h */
-
-#endif

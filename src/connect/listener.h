@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node's listening sockets and connections that have not greeted yet. For the mesh: who greeted, and the
  * unix socket that is there only while joining. */
-#ifndef CONNECT_LISTENER_H
-#define CONNECT_LISTENER_H
+#pragma once
 
 #include "connect/half_open.h"
 #include "wire/greeting.h"
@@ -58,5 +57,3 @@ bool listener_take(struct listener *listener, struct incoming *incoming);
 /* Answers a connection no, and closes it. */
 void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,
                      enum greeting_reason reason);
-
-#endif

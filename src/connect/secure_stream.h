@@ -2,8 +2,7 @@
 /* A connected socket that is opened by a handshake and then carries short messages: what listener, mesh and
  * rendezvous speak through. Without credentials (plain) the same calls, and the bytes go as they are. Never
  * blocks; reads nothing behind the messages that its owner has asked for. */
-#ifndef CONNECT_SECURE_STREAM_H
-#define CONNECT_SECURE_STREAM_H
+#pragma once
 
 #include "os/sock.h"
 #include "security/channel.h"
@@ -49,5 +48,3 @@ ssize_t secure_stream_recv(struct secure_stream *stream, void *target, size_t le
  * HEARTH_PENDING: bytes are unsent or unread; HEARTH_PEER_LOST: they are unsent, and the socket is broken. In
  * both cases nothing has changed. HEARTH_NO_MEMORY: secure stream and socket are closed. */
 int MUST_CHECK secure_stream_release(struct secure_stream *stream, int *fd, struct records **records);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes calls that we never want compile errors. The build puts it first in every file of src/ but os/. */
-#ifndef CORE_BANNED_H
-#define CORE_BANNED_H
+#pragma once
 
 /* What declares them comes first, since it may still speak their names. */
 #include <stdio.h>
@@ -22,5 +21,3 @@
 #pragma GCC poison strtok atoi atol atoll atof rand srand
 
 #pragma GCC poison system
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounded little-endian reader and writer: the only place that turns bytes into integers. */
-#ifndef CORE_BYTES_H
-#define CORE_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,5 +103,3 @@ static inline bool bytes_zero(const uint8_t *bytes, size_t len)
         any |= bytes[i];
     return any == 0;
 }
-
-#endif

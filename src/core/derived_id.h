@@ -2,8 +2,7 @@
 /* Ids that all members derive alike: of groups made out of others, of syncs, and of the tags under which the
  * library's own operations run in a caller's group. Every kind has its own label, so that no two kinds can
  * meet, whatever numbers callers choose (docs/payloads.md). */
-#ifndef CORE_DERIVED_ID_H
-#define CORE_DERIVED_ID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ enum id_label {
 };
 
 uint64_t derived_id(enum id_label label, uint64_t parent, uint64_t first, uint64_t second);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One list of statuses (code, name, sentence), and an error with its text. */
-#ifndef CORE_ERROR_H
-#define CORE_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -51,5 +50,3 @@ struct tag_text tag_text(uint64_t tag);
 
 /* The calling thread's last error: what hearth_error_text shows. */
 struct error *error_last(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one way to memory: counts, limits and, for torture tests, fails on demand. */
-#ifndef CORE_HEAP_H
-#define CORE_HEAP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ char *heap_strdup(struct heap *heap, const char *text);
 /* Frees all live blocks at once. For a forked child: another thread may have been in the middle of anything,
  * so that nothing in the blocks can be trusted; the chain that holds them is whole at every moment. */
 void heap_drop(struct heap *heap);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whom a handshake proves: a key, and which process that has it. */
-#ifndef CORE_IDENTITY_H
-#define CORE_IDENTITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ struct identity {
 
 bool identity_equal(const struct identity *a, const struct identity *b);
 int identity_compare(const struct identity *a, const struct identity *b); /* a total order: as memcmp */
-
-#endif

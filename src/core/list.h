@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doubly linked list through a member of the element; the list does not own its elements. */
-#ifndef CORE_LIST_H
-#define CORE_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ static inline void list_remove(struct list *item) /* harmless on an element outs
 #define LIST_EACH(item, after, head)                                                                         \
     for ((item) = (head)->next, (after) = (item)->next; (item) != (head);                                    \
          (item) = (after), (after) = (item)->next)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One line, one call of the sink; every message has an id that never changes. */
-#ifndef CORE_LOG_H
-#define CORE_LOG_H
+#pragma once
 
 #include "core/types.h"
 
@@ -13,5 +12,3 @@ struct log {
 
 void log_write(const struct log *log, enum hearth_log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-
-#endif

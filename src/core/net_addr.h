@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An address of a peer with its port, in plain memory, and its bytes wherever it travels (docs/wire.md,
  * "Peer"). os/sock.h makes addresses of the system from it. */
-#ifndef CORE_NET_ADDR_H
-#define CORE_NET_ADDR_H
+#pragma once
 
 #include "core/bytes.h"
 
@@ -17,5 +16,3 @@ struct net_addr {
 size_t net_addr_len(const struct net_addr *addr); /* bytes: 7 or 19 */
 void net_addr_put(struct writer *w, const struct net_addr *addr);
 bool net_addr_get(struct reader *r, struct net_addr *addr); /* false, and r->bad: there is no such address */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node as it describes itself, in plain memory: the one form in which rooms hold what is known of a peer.
  * wire/peer_codec.h has its bytes. */
-#ifndef CORE_PEER_INFO_H
-#define CORE_PEER_INFO_H
+#pragma once
 
 #include "core/identity.h"
 #include "core/net_addr.h"
@@ -32,5 +31,3 @@ struct peer_info {
     int addr_count;                   /* where it listens, best first; none: shared memory only */
     struct net_addr addrs[PEER_ADDRS_MAX];
 };
-
-#endif

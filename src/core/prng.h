@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seeded generator (xoshiro256**): same seed, same numbers, everywhere. Not for secrets. */
-#ifndef CORE_PRNG_H
-#define CORE_PRNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ void prng_init(struct prng *p, uint64_t seed);
 uint64_t prng_u64(struct prng *p);
 uint64_t prng_below(struct prng *p, uint64_t limit); /* 0..limit-1 without bias; limit > 0 */
 double prng_unit(struct prng *p);                    /* [0, 1), 53 bits */
-
-#endif

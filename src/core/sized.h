@@ -2,8 +2,7 @@
 /* Public structs begin with their size, so that they can grow. A program that was compiled against an older
  * header has fewer fields than the library, one compiled against a newer header has more: the shorter length
  * is copied. Inside the library all structs are whole. */
-#ifndef CORE_SIZED_H
-#define CORE_SIZED_H
+#pragma once
 
 #include "core/error.h"
 
@@ -17,5 +16,3 @@ bool sized_set(const void *given);
 /* Defaults or an output: fills `size` bytes of the caller's from `len` bytes of ours; the rest is zero. The
  * caller's size becomes `size`. */
 void sized_write(void *given, size_t size, const void *own, size_t len);
-
-#endif

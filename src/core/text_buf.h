@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that grows into a caller's buffer, as snprintf does: what does not fit is counted and left out. */
-#ifndef CORE_TEXT_BUF_H
-#define CORE_TEXT_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ struct text_buf text_buf_of(char *text, size_t size); /* empty, and terminated i
 void text_buf_print(struct text_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A JSON string with its quotes; anything but printable ASCII becomes '?'. */
 void text_buf_quote(struct text_buf *buf, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nouns that several rooms share: status, ranks, the view that all members of a group agree on. */
-#ifndef CORE_TYPES_H
-#define CORE_TYPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ void view_order(const struct group_view *view, const int *ranks, int count, int 
 size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
 /* False for bit operations on floating-point types. Both must be known ones. */
 bool op_takes(enum hearth_op op, enum hearth_dtype dtype);
-
-#endif

@@ -3,8 +3,7 @@
  * seeds, addresses that the user gave. What it gives are sightings: somebody says that there is a node. The
  * owner drives it from one thread, which the helper's life hangs on: finder_waits, then finder_pump. Nothing
  * blocks; names of seeds are looked up by threads of os/resolve.h. */
-#ifndef DISCOVERY_FINDER_H
-#define DISCOVERY_FINDER_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -44,5 +43,3 @@ const struct sock_addr *finder_seeds(const struct finder *finder, int *count);
 /* Where mDNS stands, for people: "mdns works (helper 4711, 3 interfaces)", "mdns does not work: ..., next try
  * in 4 s". True: it works. */
 bool finder_text(const struct finder *finder, char *text, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process that speaks mDNS for us: started, restarted with growing pauses, listened to. It may crash,
  * hang, flood or write rubbish: that costs us a bounded amount of work and memory, and discovery a while. */
-#ifndef DISCOVERY_HELPER_H
-#define DISCOVERY_HELPER_H
+#pragma once
 
 #include "core/log.h"
 #include "discovery/mdns_line.h"
@@ -60,5 +59,3 @@ uint64_t helper_deadline(const struct helper *helper);
 /* Where the helper is: beside this program, beside this library, where both are installed. False: nowhere;
  * `path` is then where it should be. */
 bool helper_search(char *path, size_t size);
-
-#endif

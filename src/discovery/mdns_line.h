@@ -16,8 +16,7 @@
  * KEY is what the helper knows the record by, one for each address: no spaces, at most 127 characters. ADDR
  * is numeric, with %iface where it is link-local. SPACE, NODE, INSTANCE and FLAGS are hexadecimal. NAME,
  * VERSION of ready and TEXT are the rest of the line; all of a line is printable ASCII. */
-#ifndef DISCOVERY_MDNS_LINE_H
-#define DISCOVERY_MDNS_LINE_H
+#pragma once
 
 #include "core/error.h"
 #include "os/sock.h"
@@ -99,5 +98,3 @@ void mdns_txt_write(const struct announcement *announcement,
 int MUST_CHECK mdns_txt_read(struct sighting *sighting, unsigned *seen, const void *item, size_t len,
                              const char **what);
 bool mdns_txt_whole(unsigned seen); /* all that must be there was */
-
-#endif

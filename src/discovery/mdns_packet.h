@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A look at a packet of multicast DNS before others take it apart. */
-#ifndef DISCOVERY_MDNS_PACKET_H
-#define DISCOVERY_MDNS_PACKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,5 +10,3 @@
  * record is whole, and of a length that its type allows. No CNAME and DNAME: nobody needs them in multicast
  * DNS, and avahi 0.8 follows one that points at itself until its stack ends. */
 bool mdns_packet_good(const uint8_t *bytes, size_t len);
-
-#endif

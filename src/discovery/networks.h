@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which interfaces mDNS is to use, and which of their addresses others are told. */
-#ifndef DISCOVERY_NETWORKS_H
-#define DISCOVERY_NETWORKS_H
+#pragma once
 
 #include "discovery/mdns_line.h"
 #include "os/host.h"
@@ -27,5 +26,3 @@ void networks_choose(struct networks *networks, const struct interface *list, in
 void networks_look(struct networks *networks, const char *bind);
 const struct network *networks_find(const struct networks *networks, const char *name); /* NULL: no */
 bool networks_equal(const struct networks *a, const struct networks *b);
-
-#endif

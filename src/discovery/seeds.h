@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that the user gave. Numbers are there at once; names are looked up behind our back, a few at a
  * time, and anew now and then. */
-#ifndef DISCOVERY_SEEDS_H
-#define DISCOVERY_SEEDS_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -17,5 +16,3 @@ void seeds_close(struct seeds *seeds); /* NULL is allowed */
 void seeds_pump(struct seeds *seeds, uint64_t now_ns);
 uint64_t seeds_deadline(const struct seeds *seeds); /* of the next pump */
 const struct sock_addr *seeds_addrs(const struct seeds *seeds, int *count);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of sightings: one row for each (id, address), whichever keys tell of it. When it is full, whoever
  * has most in it gives way: strangers' namespaces before our own, then the address that claims most. */
-#ifndef DISCOVERY_SIGHTINGS_H
-#define DISCOVERY_SIGHTINGS_H
+#pragma once
 
 #include "core/prng.h"
 #include "discovery/finder.h"
@@ -36,5 +35,3 @@ void sightings_age(struct sightings *sightings, uint64_t now_ns); /* the helper 
 void sightings_expire(struct sightings *sightings, uint64_t before_ns);
 uint64_t sightings_oldest(const struct sightings *sightings); /* old_ns of it; NEVER_NS: none is old */
 void sightings_self(struct sightings *sightings, const struct announcement *self); /* NULL: nobody */
-
-#endif

@@ -5,8 +5,7 @@
  * Large tensors go alone, from where they stand. Small ones of one type are laid out one after the other in a
  * bucket, so that many of them cost one operation. The last tensors come first: a backward pass makes the
  * gradients of the last layers first, so that buckets fill up one after the other. */
-#ifndef GRADIENT_BUCKET_H
-#define GRADIENT_BUCKET_H
+#pragma once
 
 #include "core/types.h"
 
@@ -35,5 +34,3 @@ struct bucket {
 /* Fills buckets[] (room for item_count) and the items; gives the number of buckets. A bucket has at most
  * len_max bytes unless one tensor alone has more. */
 uint32_t bucket_plan(struct bucket_item *items, uint32_t item_count, size_t len_max, struct bucket *buckets);
-
-#endif

@@ -2,8 +2,7 @@
 /* The codec pool of a node: where compressed all-reduces are worked on. It keeps their large blocks of memory
  * between calls (fresh memory costs more than the arithmetic), the threads that compress, and one worker: the
  * thread that works on those that nobody waits for. */
-#ifndef GRADIENT_CODEC_POOL_H
-#define GRADIENT_CODEC_POOL_H
+#pragma once
 
 #include "gradient/work.h"
 
@@ -27,5 +26,3 @@ int MUST_CHECK codec_pool_submit(struct codec_pool *pool, struct reduction *redu
 void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction, uint32_t *heard);
 /* Something that a reduction waits for has happened. */
 void codec_pool_ring(struct codec_pool *pool);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compressor, for the files of this room (hearth.h has the rest). */
-#ifndef GRADIENT_COMPRESSOR_H
-#define GRADIENT_COMPRESSOR_H
+#pragma once
 
 #include "gradient/policy.h"
 #include "gradient/tensors.h"
@@ -42,5 +41,3 @@ void compressor_forget(hearth_compressor *compressor, const char *name); /* as i
  * them does not have its factors. */
 int MUST_CHECK compressor_adopt(hearth_compressor *compressor, const char *name,
                                 const struct tensor_form *form, uint64_t step);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which codec a tensor goes by: rules, include and exclude, least size, warm-up and ramp. Pure: members that
  * were given the same answer the same, bit for bit. */
-#ifndef GRADIENT_POLICY_H
-#define GRADIENT_POLICY_H
+#pragma once
 
 #include "compress/codec.h"
 #include "core/heap.h"
@@ -72,5 +71,3 @@ void policy_reason(const struct policy *policy, const struct policy_question *qu
 
 /* `*` stands for any characters, `?` for one. */
 bool pattern_matches(const char *pattern, size_t len, const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a compressed all-reduce costs, and which way is the best. Pure functions of what all members agree on
  * (view, codecs, tensor) and of constants, so all members choose the same. */
-#ifndef GRADIENT_PRICE_H
-#define GRADIENT_PRICE_H
+#pragma once
 
 #include "compress/codec.h"
 
@@ -62,5 +61,3 @@ void reduction_choose(const struct codec_list *list, const struct tensor_shape *
                       const struct group_view *view, struct reduction_choice *choice);
 /* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 530 kB; kernels 8 ms), plain 800 ms" */
 void reduction_reason(const struct reduction_choice *choice, char *text, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One compressed all-reduce, from the call to the commit. */
-#ifndef GRADIENT_REDUCTION_H
-#define GRADIENT_REDUCTION_H
+#pragma once
 
 #include "compress/codec.h"
 #include "gradient/price.h"
@@ -31,5 +30,3 @@ int reduction_start(const struct reduction_call *call, hearth_request **request)
 
 /* Memory that the call needs on this member beyond the user's buffers, shadows included. */
 size_t reduction_memory(const struct reduction_call *call, int size);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How an array that is summed by a part-wise codec is cut into rounds, and what that makes each member send.
  * Pure; rounds.c does what stands here, price.c counts it. docs/payloads.md has the rules. */
-#ifndef GRADIENT_ROUND_CUT_H
-#define GRADIENT_ROUND_CUT_H
+#pragma once
 
 #include "compress/coder.h"
 #include "core/types.h"
@@ -40,5 +39,3 @@ struct round_cut round_cut_at(const struct round_plan *plan, size_t round);
 /* Of a small dense array: the way by which its sum is there first. */
 enum reduction_algo round_algo(const struct codec *codec, size_t count, int size,
                                const struct link_cost *pace);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of one array over all members by a part-wise codec, in rounds that run side by side: while one is
  * on the wire the next is encoded and the one before is decoded. */
-#ifndef GRADIENT_ROUNDS_H
-#define GRADIENT_ROUNDS_H
+#pragma once
 
 #include "gradient/work.h"
 
@@ -27,5 +26,3 @@ void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
 size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t count, int size);
 /* Of a small dense thing: by which way it is summed. */
 enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *codec, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept of all tensors, as bytes and back: docs/payloads.md, "Saved state". */
-#ifndef GRADIENT_SNAPSHOT_H
-#define GRADIENT_SNAPSHOT_H
+#pragma once
 
 #include "gradient/tensors.h"
 
@@ -21,5 +20,3 @@ void snapshot_encode(const struct tensors *tensors, const struct snapshot_owner 
  * is wrong and where; HEARTH_NO_MEMORY; `tensors` is empty again then. */
 int MUST_CHECK snapshot_decode(struct tensors *tensors, struct snapshot_owner *owner, const uint8_t *bytes,
                                size_t len, struct error *error);
-
-#endif

@@ -34,8 +34,7 @@
  * The lock is never held while an operation is started, waited for or ended: that may run callbacks of the
  * user, who may make another tensor ready in them. Instead a thread takes a tensor or a bucket for itself by
  * its state. */
-#ifndef GRADIENT_SYNC_H
-#define GRADIENT_SYNC_H
+#pragma once
 
 #include "gradient/bucket.h"
 #include "gradient/sync_decide.h"
@@ -218,5 +217,3 @@ void sync_abandon(hearth_sync *sync);
 
 /* Milliseconds until then, rounded up. */
 int64_t sync_remaining_ms(const hearth_sync *sync, uint64_t deadline_ns);
-
-#endif

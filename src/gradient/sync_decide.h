@@ -27,8 +27,7 @@
  * step; who comes back with it counts by rule 1.
  *
  * tests/unit/gradient/test_sync_decide.c runs through what can be heard and lost by up to four members. */
-#ifndef GRADIENT_SYNC_DECIDE_H
-#define GRADIENT_SYNC_DECIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ enum sync_verdict {
 uint64_t sync_lineage(uint64_t lineage, uint64_t steps, uint64_t attempt); /* after that attempt */
 struct sync_decision sync_decide(const struct sync_record *records, int size);
 enum sync_verdict sync_verdict(const struct sync_decision *decision, const struct sync_record *record);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept of one tensor between steps. Owned by whoever made it (compressor.c, or a single call); while
  * an operation is in flight (`busy`) only reduction.c touches it. */
-#ifndef GRADIENT_TENSOR_H
-#define GRADIENT_TENSOR_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -38,5 +37,3 @@ struct tensor_state {
     void *done_arg;
     int members;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a compressor, by name: what each looks like and what is kept of it. */
-#ifndef GRADIENT_TENSORS_H
-#define GRADIENT_TENSORS_H
+#pragma once
 
 #include "core/error.h"
 #include "gradient/price.h"
@@ -69,5 +68,3 @@ struct tensor *tensors_find(const struct tensors *tensors, const char *name); /*
 int MUST_CHECK tensors_add(struct tensors *tensors, const char *name, const struct tensor_form *form,
                            struct tensor **out, struct error *error);
 void tensors_remove(struct tensors *tensors, struct tensor *tensor); /* frees it */
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Opening and method run side by side. Whoever fails before its vote cancels what it has in flight and
  * refuses what it has not started yet, so that nobody waits for it. */
-#ifndef GRADIENT_WORK_H
-#define GRADIENT_WORK_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -146,5 +145,3 @@ int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by
 int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
 struct feed feed_at(const struct feed *feed, size_t offset);
-
-#endif

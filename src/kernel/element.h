@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One element: loads and stores at any address, conversions, minimum and maximum, canonical NaN. Conversions
  * from and to 16 bits are integer arithmetic, so that nothing depends on the processor or its modes. */
-#ifndef KERNEL_ELEMENT_H
-#define KERNEL_ELEMENT_H
+#pragma once
 
 #include <string.h>
 
@@ -220,5 +219,3 @@ static inline uint64_t f64_to_u64(double x)
         return UINT64_MAX;
     return (uint64_t)f64_round(x);
 }
-
-#endif

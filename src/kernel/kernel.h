@@ -5,8 +5,7 @@
  * Rules of all kernels: default rounding (nearest even), subnormals kept (see fpmode_enter), no contraction.
  * A NaN result is the canonical quiet NaN of its type (f32 0x7fc00000, f64 0x7ff8000000000000, f16 0x7e00,
  * bf16 0x7fc0), in every kernel that does arithmetic or conversion. */
-#ifndef KERNEL_KERNEL_H
-#define KERNEL_KERNEL_H
+#pragma once
 
 #include "core/types.h"
 #include "kernel/matrix.h"
@@ -66,5 +65,3 @@ void kernel_identity(enum hearth_dtype dtype, int op, void *target, size_t count
  * enter returns what was there; leave puts it back. Cheap. */
 uint64_t fpmode_enter(void);
 void fpmode_leave(uint64_t saved);
-
-#endif

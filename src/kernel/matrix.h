@@ -5,8 +5,7 @@
  *
  * A factor's numbers are worked on by fours: whoever calls fills up with zeros to a rank that is a multiple
  * of MATRIX_GROUP, and turned pieces to a multiple of MATRIX_LANES columns. */
-#ifndef KERNEL_MATRIX_H
-#define KERNEL_MATRIX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct matrix_kernels {
     /* Column b becomes the sum of column a times upper[a * rank + b], over a = 0, 1 ... b in this order. */
     void (*mix)(double *columns, uint32_t rank, const double *upper);
 };
-
-#endif

@@ -4,8 +4,7 @@
  *
  * An encode leaves acc - decoded in acc, rounded once; with `keep` it leaves acc as it is, which is faster.
  * A decode sets x, or adds to it. */
-#ifndef KERNEL_QUANT_H
-#define KERNEL_QUANT_H
+#pragma once
 
 #include "core/types.h"
 
@@ -49,5 +48,3 @@ struct quant_kernels {
 #define QUANT_SCALE_MOST  0x7c01u
 
 extern const struct quant_kernels quant_scalar;
-
-#endif

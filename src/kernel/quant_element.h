@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the scalar and the vector kernels of quant.h share. Inside kernel/ only. */
-#ifndef KERNEL_QUANT_ELEMENT_H
-#define KERNEL_QUANT_ELEMENT_H
+#pragma once
 
 #include "kernel/element.h"
 #include "kernel/quant.h"
@@ -39,5 +38,3 @@ static inline uint16_t onebit_scale(float lanes[ONEBIT_LANES], size_t count)
     bits = bits < BF16_MOST ? bits : BF16_MOST;
     return (uint16_t)shift_nearest_even(bits, 16);
 }
-
-#endif

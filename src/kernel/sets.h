@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sets of kernels that this room has, and what the processor must have for them. Inside kernel/ only. */
-#ifndef KERNEL_SETS_H
-#define KERNEL_SETS_H
+#pragma once
 
 #include "kernel/kernel.h"
 
@@ -23,5 +22,3 @@ extern const struct matrix_kernels matrix_scalar, matrix_avx2, matrix_neon;
 
 /* AVX2 and F16C, with the system saving their registers. */
 bool cpu_has_avx2(void);
-
-#endif

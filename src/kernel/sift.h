@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What finds the largest of an array. Everything is decided by magnitudes: the bits of |x| as an integer. */
-#ifndef KERNEL_SIFT_H
-#define KERNEL_SIFT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ struct sift_kernels {
 extern const struct sift_kernels sift_scalar;
 extern const struct sift_kernels sift_avx2; /* defined on x86-64 */
 extern const struct sift_kernels sift_neon; /* defined on little-endian aarch64 */
-
-#endif

@@ -32,8 +32,7 @@
  *    after a while (twice dead_ns), alone; those who do so together merge.
  *  - Everything that came from an older term, epoch or another instance is answered with where we are, and
  *    changes nothing. */
-#ifndef MEMBERSHIP_CONSENSUS_H
-#define MEMBERSHIP_CONSENSUS_H
+#pragma once
 
 #include "core/log.h"
 #include "membership/health.h"
@@ -136,5 +135,3 @@ struct consensus_counts {
     int healthy, degraded, unhealthy, dead; /* members but ourselves */
 };
 void consensus_count(const struct consensus *consensus, struct consensus_counts *counts);
-
-#endif

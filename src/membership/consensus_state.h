@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a consensus: what its files share. */
-#ifndef MEMBERSHIP_CONSENSUS_STATE_H
-#define MEMBERSHIP_CONSENSUS_STATE_H
+#pragma once
 
 #include "core/prng.h"
 #include "membership/consensus.h"
@@ -249,5 +248,3 @@ void event_view(struct consensus *a, const struct view *old); /* joined, left, l
 void event_quorum(struct consensus *a);
 void copied_key_check(struct consensus *a, struct voter *p);
 bool copied_key(const struct peer_info *a, const struct peer_info *b);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a peer is: beats answered, beats missed, an average of how long answers take. A machine without I/O;
  * the consensus has one for each peer. */
-#ifndef MEMBERSHIP_HEALTH_H
-#define MEMBERSHIP_HEALTH_H
+#pragma once
 
 #include "core/types.h"
 
@@ -47,5 +46,3 @@ bool health_tick(struct health *h, uint64_t now_ns);
 void health_paused(struct health *h, uint64_t now_ns);
 uint64_t health_deadline(const struct health *h);
 double health_uptime(const struct health *h); /* answered / all, 1 while there were none */
-
-#endif

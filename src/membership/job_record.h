@@ -14,8 +14,7 @@
  *    when it is asked for the second.
  *
  * docs/membership.md says it for people. */
-#ifndef MEMBERSHIP_JOB_RECORD_H
-#define MEMBERSHIP_JOB_RECORD_H
+#pragma once
 
 #include "membership/view.h"
 
@@ -61,5 +60,3 @@ size_t job_file_end(uint8_t *bytes, size_t entries_len, int count); /* room for 
 
 bool job_text_ok(const char *text); /* printable messages only */
 bool job_name_ok(const char *name); /* 1 to 63 printable messages */
-
-#endif

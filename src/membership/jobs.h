@@ -20,8 +20,7 @@
  *  - Of two that say they cannot be joined with each other a formation has only one: as few as can be are
  *    left out, and all are told who and why.
  *  - Requests with other settings than the first one's are refused; the text names what differs. */
-#ifndef MEMBERSHIP_JOBS_H
-#define MEMBERSHIP_JOBS_H
+#pragma once
 
 #include "core/log.h"
 #include "membership/job_record.h"
@@ -152,5 +151,3 @@ struct job_news {
     char text[JOB_TEXT_MAX];
 };
 bool jobs_news(struct jobs *jobs, struct job_news *news); /* false: none */
-
-#endif

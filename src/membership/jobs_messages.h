@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of jobs: report, form, board. docs/messages.md is the law of their bytes. */
-#ifndef MEMBERSHIP_JOBS_MESSAGES_H
-#define MEMBERSHIP_JOBS_MESSAGES_H
+#pragma once
 
 #include "membership/jobs.h"
 
@@ -74,5 +73,3 @@ size_t board_encode(const struct board *board, void *target, size_t size);
 int MUST_CHECK report_decode(struct report *report, const void *source, size_t len, const char **what);
 int MUST_CHECK form_decode(struct form *form, const void *source, size_t len, const char **what);
 int MUST_CHECK board_decode(struct board *board, const void *source, size_t len, const char **what);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between jobs.c (what every member does), job_leader.c (what the leader knows), jobs_form.c (what it forms)
  * and job_text.c (what people read). */
-#ifndef MEMBERSHIP_JOBS_STATE_H
-#define MEMBERSHIP_JOBS_STATE_H
+#pragma once
 
 #include "core/list.h"
 #include "membership/jobs_messages.h"
@@ -214,5 +213,3 @@ void job_elsewhere(const struct view *ran, const bool *missing, const char *job,
 /* What requests for the job wait for, and the numbers. */
 void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t now_ns,
                    struct board_line *line);
-
-#endif

@@ -2,8 +2,7 @@
 /* Messages that machines of this room want sent: in order, bounded. Who drives the machines takes them out
  * and sends each on the connection to its addressee; where there is none, or no room, it is dropped: machines
  * say again what matters. */
-#ifndef MEMBERSHIP_OUTBOX_H
-#define MEMBERSHIP_OUTBOX_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/list.h"
@@ -53,5 +52,3 @@ void outbox_fini(struct outbox *box);
 void outbox_put(struct outbox *box, const struct identity *to, uint8_t kind, const void *payload, size_t len);
 /* The oldest, the caller's to heap_free; NULL: none. */
 struct outbox_message *outbox_take(struct outbox *box);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest way round: cyclic orders over a table of costs that may differ by direction. */
-#ifndef MEMBERSHIP_RING_SEARCH_H
-#define MEMBERSHIP_RING_SEARCH_H
+#pragma once
 
 #include "core/types.h"
 
@@ -24,5 +23,3 @@ void ring_search_better(const struct ring_search_costs *costs, int *order);
 /* Cuts the order at three places drawn by `draw` and puts the four stretches together in another order, which
  * no single move of ring_search_better undoes; size is at least 4. */
 void ring_search_shake(int *order, int size, uint64_t draw);
-
-#endif

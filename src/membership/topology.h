@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map: nodes and what the ways between them can do. Pure functions; the leader's table is what all use.
  */
-#ifndef MEMBERSHIP_TOPOLOGY_H
-#define MEMBERSHIP_TOPOLOGY_H
+#pragma once
 
 #include "membership/view.h"
 
@@ -91,5 +90,3 @@ struct slow_line topology_slow_line(const struct topology *t, const int *members
 /* The bottleneck of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth topology`.
  * Ways of the kind PATH_SAME_HOST are no bottleneck; UINT32_MAX: there is none. */
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between topology_arrange.c and topology_sites.c: hosts into sites. */
-#ifndef MEMBERSHIP_TOPOLOGY_SITES_H
-#define MEMBERSHIP_TOPOLOGY_SITES_H
+#pragma once
 
 #include "membership/topology.h"
 
@@ -13,5 +12,3 @@ struct site_paths {
 
 /* site[host]: the lowest host of its site. */
 void topology_sites(const struct site_paths *paths, int *site);
-
-#endif

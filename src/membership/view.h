@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is in: the view that the members of a cluster agree on. (struct group_view is the collective room's:
  * what an operation needs of a group.) docs/messages.md, is the law of its bytes. */
-#ifndef MEMBERSHIP_VIEW_H
-#define MEMBERSHIP_VIEW_H
+#pragma once
 
 #include "core/error.h"
 #include "security/node_key.h"
@@ -32,5 +31,3 @@ bool view_quorum(const struct view *view, const bool *present);
 
 void view_put(struct writer *w, const struct view *view);
 bool view_get(struct reader *r, struct view *view); /* no member twice, a voter leads, sizes */
-
-#endif

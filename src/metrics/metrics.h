@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counters and histograms of one node. Written by any thread without locks, read as a snapshot of text. */
-#ifndef METRICS_METRICS_H
-#define METRICS_METRICS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -48,5 +47,3 @@ void metrics_fini(struct metrics *m);
 /* Prometheus exposition format, names hearth_*; kind_names[METRICS_KINDS]. As snprintf: the whole length. */
 size_t metrics_text(const struct metrics *m, const struct heap *heap, const char *const *kind_names,
                     char *text, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a formed group adopt another ring order, all at the same place. */
-#ifndef NODE_ADAPT_H
-#define NODE_ADAPT_H
+#pragma once
 
 #include "membership/topology.h"
 #include "node/node.h"
@@ -11,5 +10,3 @@
  * that, the members of its node end with HEARTH_VIEW_CHANGED. */
 int MUST_CHECK adapt_together(hearth_group *group, const struct ring_order *wanted, int64_t timeout_ms,
                               struct ring_order *adopted, struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the user's arguments to a checked call, and the ways to run it. */
-#ifndef NODE_CALL_H
-#define NODE_CALL_H
+#pragma once
 
 #include "node/node.h"
 
@@ -17,5 +16,3 @@ int call_run(hearth_group *group, struct call *call, const struct hearth_opts *o
 /* The same, but cancels it (HEARTH_CANCELLED) when asked to stop. */
 int call_run_unless(hearth_group *group, struct call *call, const struct hearth_opts *opts,
                     const struct stop *stop);
-
-#endif

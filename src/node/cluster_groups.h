@@ -4,8 +4,7 @@
  * Each group is the world of an inner node with an engine and connections of its own, on the heap of the node
  * that belongs to the cluster. So collectives know nothing of membership: an inner node lives as long as its
  * formation, and the next formation has another one. */
-#ifndef NODE_CLUSTER_GROUPS_H
-#define NODE_CLUSTER_GROUPS_H
+#pragma once
 
 #include "cluster/cluster.h"
 #include "core/text_buf.h"
@@ -62,5 +61,3 @@ void cluster_groups_links(struct cluster_groups *cluster_groups, struct text_buf
 /* Leaves the group and closes its node. `finished`: and is done with its job (cluster_end). NULL is allowed.
  */
 void cluster_groups_leave(struct cluster_group *cluster_group, bool finished);
-
-#endif

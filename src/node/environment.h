@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hearth_config_env finds that is no setting of the program's: it travels to hearth_node_open behind a
  * pointer in the config. */
-#ifndef NODE_ENVIRONMENT_H
-#define NODE_ENVIRONMENT_H
+#pragma once
 
 #include "core/error.h"
 #include "node/launch.h"
@@ -26,5 +25,3 @@ const struct hearth_environment *environment_of(const struct hearth_config *conf
 /* The bytes, for as long as the process lives: a config has no end at which they could be freed. Equal ones
  * share a place, so that asking again takes no memory. NULL: there is none. Any thread. */
 const void *kept_forever(const void *bytes, size_t len);
-
-#endif

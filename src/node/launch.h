@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the launcher that started this process says about it: rank, world size, and where to meet. */
-#ifndef NODE_LAUNCH_H
-#define NODE_LAUNCH_H
+#pragma once
 
 #include "core/error.h"
 
@@ -20,5 +19,3 @@ struct launch {
  * value. */
 int MUST_CHECK launch_read(const char *(*get)(void *arg, const char *name), void *arg, int parent_process,
                            uint32_t user, struct launch *out, struct error *error);
-
-#endif

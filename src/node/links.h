@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the sockets of the mesh to the connections that the engine takes, and words about them. */
-#ifndef NODE_LINKS_H
-#define NODE_LINKS_H
+#pragma once
 
 #include "node/opening.h"
 
@@ -12,5 +11,3 @@ struct transport_choice;
 /* Fills o->roll, for hearth_group_member and status; without memory there is none. `ways` NULL: nobody is
  * joined. */
 void links_roll(struct opening *o, const struct transport_choice *choices);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the command asks of nodes in its own process, beyond the public interface. */
-#ifndef NODE_LOCAL_H
-#define NODE_LOCAL_H
+#pragma once
 
 #include <hearth.h>
 
@@ -12,5 +11,3 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
 
 /* The cluster of the node. A status; HEARTH_UNSUPPORTED: it is in none. */
 int node_cluster_status(hearth_node *node, struct cluster_status *status);
-
-#endif

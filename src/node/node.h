@@ -5,8 +5,7 @@
  * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
  * there, the progress thread does the same. Completion callbacks run without it. How they sleep:
  * poll_set.h. */
-#ifndef NODE_NODE_H
-#define NODE_NODE_H
+#pragma once
 
 #include "bootstrap/mesh.h"
 #include "collective/engine.h"
@@ -278,5 +277,3 @@ int MUST_CHECK config_read(struct hearth_config *own, struct hearth_tuning *tuni
 const struct hearth_tuning *tuning_of(const struct hearth_config *config);
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hearth_node_open has in its hands until the node has it. */
-#ifndef NODE_OPENING_H
-#define NODE_OPENING_H
+#pragma once
 
 #include "node/node.h"
 #include "node/transport_choice.h"
@@ -75,5 +74,3 @@ int MUST_CHECK opening_alone(struct opening *o, struct error *error); /* a roste
 int MUST_CHECK opening_join(struct opening *o, hearth_node **out, struct error *error);
 /* The port of a "host:port", or the default. */
 uint16_t opening_peer_port(const char *peer, uint16_t default_port);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the plans of a node's groups rest on: the links as all members assume them, and what was measured of
  * them since. */
-#ifndef NODE_PATH_COSTS_H
-#define NODE_PATH_COSTS_H
+#pragma once
 
 #include "node/node.h"
 
@@ -28,5 +27,3 @@ bool MUST_CHECK path_costs_adopt(hearth_group *group, const struct ring_order *o
 
 /* Frees what it holds. */
 void path_costs_fini(struct path_costs *costs);
-
-#endif

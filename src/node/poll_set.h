@@ -4,8 +4,7 @@
  * A node in memory has only its bell. A node with descriptors has one seat in front of them: whoever sits
  * there sleeps in poll and is woken by peers, by time, or by a thread of its own process through the event;
  * all others sleep at the bell. The seat is a caller's if there is one, else the progress thread's. */
-#ifndef NODE_POLL_SET_H
-#define NODE_POLL_SET_H
+#pragma once
 
 #include "node/node.h"
 
@@ -28,5 +27,3 @@ void poll_set_caller_comes(hearth_node *node);
 /* With the baton: whether somebody must be woken since no caller will drive what is in flight, or since what
  * is waited for at the seat has changed. */
 bool poll_set_must_ring(hearth_node *node, bool caller_stays);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a group follows another one, its members agree on what hung on the old one: each says how its own
  * stand, and all decide the same. */
-#ifndef NODE_RECONCILE_H
-#define NODE_RECONCILE_H
+#pragma once
 
 #include "node/node.h"
 #include "os/stop.h"
@@ -14,5 +13,3 @@
  * NULL: nobody does. */
 int MUST_CHECK node_move_attachments(hearth_group *from, hearth_group *to, const struct stop *stop,
                                      struct error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The node's part in trust: where its key, the secret and the list come from, and that a key which is revoked
  * while the node runs loses its link. */
-#ifndef NODE_SECURE_H
-#define NODE_SECURE_H
+#pragma once
 
 #include "node/opening.h"
 
@@ -24,5 +23,3 @@ void secure_fini(struct opening *o); /* what the node has not taken */
 
 /* Whom the node's credentials keep an eye on. Under the baton, now and then. */
 void secure_watch(hearth_node *node, uint64_t now_ns);
-
-#endif

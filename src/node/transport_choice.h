@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which transport was measured to be the faster one to a peer: kept from one group to the next, for as long
  * as the path looks the same. Any thread. */
-#ifndef NODE_TRANSPORT_CHOICE_H
-#define NODE_TRANSPORT_CHOICE_H
+#pragma once
 
 #include "os/sock.h"
 #include "os/thread.h"
@@ -39,5 +38,3 @@ bool transport_choice_find(struct transport_choices *choices, const struct trans
 void transport_choice_keep(struct transport_choices *choices, const struct transport_path *path,
                            uint64_t now_ns, const struct transport_choice *choice);
 void transport_choice_forget(struct transport_choices *choices, const struct node_id *node);
-
-#endif

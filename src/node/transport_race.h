@@ -2,8 +2,7 @@
 /* Which of two ways to a peer is the faster one: both are tried for a moment, one after the other, between
  * all pairs at once and in both directions, as collectives will use them. What a way is made of is not known
  * here: its connections carry bytes. */
-#ifndef NODE_TRANSPORT_RACE_H
-#define NODE_TRANSPORT_RACE_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -51,5 +50,3 @@ struct race_talk {
 };
 int MUST_CHECK transport_race_talk(struct conn *conn, const struct race_talk *words, uint64_t deadline_ns,
                                    const struct stop *stop);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A doorbell: anyone rings, whoever has nothing to do waits. Rings are counted, so none is lost. */
-#ifndef OS_BELL_H
-#define OS_BELL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void bell_urgent(struct bell *b, bool urgent);
 /* Returns when the bell has rung since `heard`, when `deadline_ns` (clock_real; NEVER_NS: none) has passed,
  * or for no reason. Spins for spin_ns first, giving the processor away now and then. */
 void bell_wait(struct bell *b, enum bell_side side, uint32_t heard, uint64_t spin_ns, uint64_t deadline_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bell.c needs of the operating system: bell_linux.c or bell_posix.c gives it. */
-#ifndef OS_BELL_SLEEP_H
-#define OS_BELL_SLEEP_H
+#pragma once
 
 #include "os/bell.h"
 
@@ -15,5 +14,3 @@ void bell_sleep(struct bell *b, enum bell_side side, uint32_t heard, uint64_t de
 
 /* Wakes all that sleep on the side or are about to. `rings` has been counted up. */
 void bell_wake(struct bell *b, enum bell_side side);
-
-#endif

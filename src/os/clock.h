@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time, real or virtual. Only this room reads the machine's clock. */
-#ifndef OS_CLOCK_H
-#define OS_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ uint64_t clock_calendar_s(void);
 /* How long the machine has been asleep since it was started, nanoseconds; 0 where the system does not tell.
  */
 uint64_t clock_asleep(void);
-
-#endif

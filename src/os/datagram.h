@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Datagrams over one UDP socket: many at once where the system can (segmentation offload, recvmmsg), never
  * fragmented, and with word of those that nobody would take. */
-#ifndef OS_DATAGRAM_H
-#define OS_DATAGRAM_H
+#pragma once
 
 #include "os/sock.h"
 
@@ -52,5 +51,3 @@ struct datagram_refusal {
 /* The next of them, to be asked where there are `mishaps`; false: no more. Other mishaps are read and
  * dropped: they must be read, or the descriptor stays ready. */
 bool datagram_refused(struct datagram_port *port, struct datagram_refusal *refusal);
-
-#endif

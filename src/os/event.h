@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A descriptor that becomes readable: eventfd on Linux, a pair of sockets elsewhere. */
-#ifndef OS_EVENT_H
-#define OS_EVENT_H
+#pragma once
 
 #include "core/types.h"
 
@@ -16,5 +15,3 @@ int MUST_CHECK event_adopt(struct event *e, int fd);
 void event_signal(struct event *e);
 void event_clear(struct event *e); /* not readable any more */
 void event_close(struct event *e); /* harmless when closed */
-
-#endif

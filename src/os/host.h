@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine we run on: who it is, which networks it has. */
-#ifndef OS_HOST_H
-#define OS_HOST_H
+#pragma once
 
 #include "os/sock.h"
 
@@ -54,5 +53,3 @@ bool host_owns(const struct sock_addr *addr);
 int MUST_CHECK host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t deadline_ns,
                            struct sock_addr *listen, struct sock_addr *addrs, int max, int *count,
                            struct error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a machine has, for people and for plans. */
-#ifndef OS_HOST_FACTS_H
-#define OS_HOST_FACTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ struct host_facts {
 };
 /* What the system does not tell is 0. */
 void host_facts(struct host_facts *facts);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ties between processes, where the system has them: a child that ends with its parent, a parent that
  * inherits the children of its children. Elsewhere they do nothing, so nobody may rely on them alone. */
-#ifndef OS_LEASH_H
-#define OS_LEASH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ bool leash_tie_gently(int parent);
 
 /* Descendants whose parent ended become our children instead of the first process's. */
 void leash_inherit(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few bytes that a child process is to read, in a file without a name: unlike arguments and environment
  * they are seen by nobody but those who hold the descriptor. */
-#ifndef OS_MEMORY_FILE_H
-#define OS_MEMORY_FILE_H
+#pragma once
 
 #include "core/types.h"
 
@@ -11,5 +10,3 @@
 int MUST_CHECK memory_file_make(const void *bytes, size_t len, int *fd);
 /* From now on exec leaves it open. Safe between fork and exec. */
 int MUST_CHECK memory_file_hand_on(int fd);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether multicast, by which mDNS finds others, works on an interface: as far as this machine can tell. */
-#ifndef OS_MULTICAST_PROBE_H
-#define OS_MULTICAST_PROBE_H
+#pragma once
 
 #include "os/host.h"
 
@@ -9,5 +8,3 @@
  * disturbed. HEARTH_OK: it came back. HEARTH_TIMEOUT: it was sent, and nothing came before the deadline.
  * HEARTH_SYSTEM: the system does not let us join or send. */
 int MUST_CHECK multicast_probe(const struct interface *at, uint64_t deadline_ns, struct error *error);
-
-#endif

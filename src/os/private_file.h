@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small files that belong to one user: keys, secrets, and lists that nobody else may change. They are read
  * only where nobody else can have written or seen them, and written whole or not at all. */
-#ifndef OS_PRIVATE_FILE_H
-#define OS_PRIVATE_FILE_H
+#pragma once
 
 #include "core/error.h"
 
@@ -43,5 +42,3 @@ struct private_stamp {
 };
 int MUST_CHECK private_file_stamp(const char *path, struct private_stamp *stamp, struct error *error);
 bool private_stamp_equal(const struct private_stamp *a, const struct private_stamp *b);
-
-#endif

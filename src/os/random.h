@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that nobody can foretell, from the operating system. */
-#ifndef OS_RANDOM_H
-#define OS_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,5 +8,3 @@
 #include "core/types.h"
 
 int MUST_CHECK random_bytes(void *target, size_t len); /* HEARTH_OK or HEARTH_SYSTEM */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names to addresses, with a deadline: the system's look-up cannot be interrupted, so it runs on a thread of
  * its own that is left behind (detached, bounded in number) when it does not answer in time. */
-#ifndef OS_RESOLVE_H
-#define OS_RESOLVE_H
+#pragma once
 
 #include "os/sock.h"
 
@@ -23,5 +22,3 @@ void lookup_close(struct lookup *lookup); /* NULL is allowed */
 
 /* Only the form: HEARTH_OK or HEARTH_INVALID with a text. Nothing is looked up. */
 int MUST_CHECK resolve_check(const char *text, struct error *error);
-
-#endif

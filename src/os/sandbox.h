@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that reads what anybody on the network sends gives up what it does not need, for good: whoever
  * takes it over has then only its open descriptors and datagrams. For hearth-mdns. */
-#ifndef OS_SANDBOX_H
-#define OS_SANDBOX_H
+#pragma once
 
 #include "core/error.h"
 
@@ -20,5 +19,3 @@ int MUST_CHECK sandbox_calls(struct error *error);
 
 /* All of them. As much is given up as can be; HEARTH_UNSUPPORTED: not all, the text says what is missing. */
 int MUST_CHECK sandbox_enter(struct error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that several processes see. It has no name anywhere, so nothing is left behind however they end:
  * it is handed over as a descriptor. */
-#ifndef OS_SHARED_H
-#define OS_SHARED_H
+#pragma once
 
 #include "core/types.h"
 
@@ -17,5 +16,3 @@ void *shared_map(int fd, size_t len, bool writable);
 void *shared_map_ring(int fd, size_t offset, size_t len);
 void shared_unmap(void *memory, size_t len); /* a ring: twice its length; NULL is allowed */
 void shared_close(int fd);
-
-#endif

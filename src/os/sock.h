@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream sockets: TCP over IPv4 and IPv6, and unix sockets. Everything is non-blocking, close-on-exec and
  * never raises a signal. The only file of the project that knows struct sockaddr. */
-#ifndef OS_SOCK_H
-#define OS_SOCK_H
+#pragma once
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -104,5 +103,3 @@ struct sock_wait {
 /* Until one is ready or deadline_ns (clock_real; NEVER_NS: none) has passed: how many are ready. Interrupted
  * by a signal: 0. */
 int sock_wait(struct sock_wait *items, size_t count, uint64_t deadline_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between files of os/: struct sock_addr and the system's addresses. */
-#ifndef OS_SOCK_NATIVE_H
-#define OS_SOCK_NATIVE_H
+#pragma once
 
 #include <sys/socket.h>
 
@@ -23,5 +22,3 @@ void sock_folder(char folder[SOCK_FOLDER_MAX]);
 bool sock_folder_holds(const char *path);
 /* `name` fits: SOCK_NAME_MAX. */
 void sock_addr_in_folder(struct sock_addr *addr, const char *folder, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between files of os/: what only unix sockets need. */
-#ifndef OS_SOCK_UNIX_H
-#define OS_SOCK_UNIX_H
+#pragma once
 
 #include "os/sock.h"
 
@@ -15,5 +14,3 @@ int MUST_CHECK sock_unix_enter(const struct sock_addr *addr, bool to_listen, int
 bool sock_unix_elsewhere(const struct sock_addr *addr, struct sock_addr *other);
 /* As bind, with errno; replaces a file that nobody listens on. Only the owner may connect to it. */
 int sock_unix_bind(int fd, const struct sock_addr *addr);
-
-#endif

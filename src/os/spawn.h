@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that we start and talk with: one connection that is its standard input and output. It gets no
  * other descriptor of ours, no signal mask, and of the environment only where programs and libraries are. */
-#ifndef OS_SPAWN_H
-#define OS_SPAWN_H
+#pragma once
 
 #include "core/error.h"
 
@@ -19,5 +18,3 @@ int MUST_CHECK child_start(struct child *child, const char *path, struct error *
 bool child_ended(struct child *child, char *how, size_t size);
 /* Kills it if it has not ended, reaps it, closes our end. Harmless when there is none. */
 void child_end(struct child *child);
-
-#endif

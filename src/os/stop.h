@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request to another thread to wait no longer. Who sleeps where nobody can wake it looks at the request
  * every now and then. NULL: nobody will ask. */
-#ifndef OS_STOP_H
-#define OS_STOP_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -26,5 +25,3 @@ static inline uint64_t stop_look(const struct stop *stop, uint64_t until_ns)
     uint64_t look_ns = stop ? clock_real() + STOP_LOOK_NS : NEVER_NS;
     return look_ns < until_ns ? look_ns : until_ns;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the system knows of a TCP connection, and how much it may hold back. */
-#ifndef OS_TCP_FACTS_H
-#define OS_TCP_FACTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ uint64_t tcp_least_round_trip(int fd);
 /* At most so many bytes wait unsent in the system; what is on its way does not count. 0: as the system likes.
  * Without effect where the system cannot do it. */
 void tcp_hold_back(int fd, int bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads, locks and processes, as much of them as the project needs. */
-#ifndef OS_THREAD_H
-#define OS_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -40,5 +39,3 @@ void thread_relax(void); /* the processor's hint inside a spin loop */
 
 int cpu_count(void);  /* processors this process may run on, at least 1 */
 int process_id(void); /* differs after a fork */
-
-#endif

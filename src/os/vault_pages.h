@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages for keys and secrets, as private as the system makes them. security/vault.h hands them out. */
-#ifndef OS_VAULT_PAGES_H
-#define OS_VAULT_PAGES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ size_t vault_page(void); /* lengths are multiples of it */
  * the user allows it, everywhere. NULL: the system has none. */
 void *vault_pages_map(size_t len);
 void vault_pages_unmap(void *pages, size_t len);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few threads that share the pieces of one piece of work. */
-#ifndef OS_WORKERS_H
-#define OS_WORKERS_H
+#pragma once
 
 #include "core/heap.h"
 #include "os/thread.h"
@@ -20,5 +19,3 @@ void workers_stop(struct workers *workers); /* NULL is allowed */
  * take turns. `workers` may be NULL: the caller does it all. */
 uint64_t workers_run(struct workers *workers, workers_fn *run, void *arg, size_t pieces);
 uint32_t workers_count(const struct workers *workers); /* threads in all; 1 for NULL */
-
-#endif

@@ -3,8 +3,7 @@
  * whoever knows the secret, or has heard and repeats what somebody said who does. So they are counted: all of
  * them, so that the processor is not used up, and those of each source, so that one source does not use up
  * what others need. Pure: time is an argument. */
-#ifndef SECURITY_ADMISSION_H
-#define SECURITY_ADMISSION_H
+#pragma once
 
 #include "core/types.h"
 
@@ -30,5 +29,3 @@ struct admission {
 void admission_init(struct admission *admission, int more);
 /* Whether one more may be made, and if so counts it. `source`: sock_addr_network; `weak`: KNOCK_WEAK. */
 bool admission_take(struct admission *admission, uint64_t source, bool weak, uint64_t now_ns);
-
-#endif

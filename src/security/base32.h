@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes as text that people can read aloud: Crockford's base32 in lower case, without i, l, o and u. */
-#ifndef SECURITY_BASE32_H
-#define SECURITY_BASE32_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ void hex_encode(const uint8_t *bytes, size_t len, char *text);
 bool hex_decode(const char *text, uint8_t *bytes, size_t len);
 
 char message_lower(char c); /* of ASCII, whatever the locale */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A certificate is a wrapping for an Ed25519 key, since TLS wants one: nothing else in it means anything. */
-#ifndef SECURITY_CERTIFICATE_H
-#define SECURITY_CERTIFICATE_H
+#pragma once
 
 #include <gnutls/gnutls.h>
 
@@ -12,5 +11,3 @@
 int MUST_CHECK certificate_make(struct node_key *key, gnutls_certificate_credentials_t target);
 /* The key in a peer's certificate. HEARTH_PROTOCOL: it is none, or not of this kind. */
 int MUST_CHECK certificate_key(const void *der, size_t len, uint8_t public_key[static PUBLIC_KEY_LEN]);
-
-#endif

@@ -7,8 +7,7 @@
  *     channel_output/sent  --> bytes for the peer
  *
  * What is read before the proof is bounded: one record of at most 4 KiB at a time, 16 KiB in all. */
-#ifndef SECURITY_CHANNEL_H
-#define SECURITY_CHANNEL_H
+#pragma once
 
 #include <sys/uio.h>
 
@@ -59,5 +58,3 @@ size_t channel_recv(struct channel *channel, void *target, size_t len_max);
  * none, or the peer has changed its keys already, which members do not do so early. */
 struct records;
 int MUST_CHECK channel_take_records(struct channel *channel, struct records **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a node brings to every handshake: its key with a certificate for it, the secret, the list of who may
  * come, and which instance it is. One per node, lent to all its channels. */
-#ifndef SECURITY_CREDENTIALS_H
-#define SECURITY_CREDENTIALS_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/log.h"
@@ -91,5 +90,3 @@ int MUST_CHECK proof_check(const struct credentials *credentials, struct gnutls_
 /* Instead of a proof: why there is none. */
 enum proof_reason { PROOF_NO_REFUSAL, PROOF_WRONG, PROOF_REVOKED, PROOF_UNLISTED, PROOF_LATER };
 void proof_refuse(enum proof_reason reason, uint8_t target[static PROOF_LEN]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A digest of bytes that nobody can find other bytes for. (core/hash.h is against accidents only.) */
-#ifndef SECURITY_DIGEST_H
-#define SECURITY_DIGEST_H
+#pragma once
 
 #include "core/types.h"
 
@@ -14,5 +13,3 @@ struct digest {
 
 struct digest digest_of(const void *bytes, size_t len);
 bool digest_equal(const struct digest *a, const struct digest *b);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands in a key file: one line, `hearth-node-key 1 SEED CHECK`. SEED is 64 hexadecimal digits, CHECK
  * 8: the beginning of SHA3-256 over `hearth node key 1` and the seed. */
-#ifndef SECURITY_KEY_LINE_H
-#define SECURITY_KEY_LINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ void key_line_write(const uint8_t seed[static KEY_SEED_LEN], char line[static KE
 /* NULL: it was a key file, and `seed` is set; the new line may be missing. Else what it is instead, in words
  * that go on after a path. */
 const char *key_line_parse(const char *text, size_t len, uint8_t seed[static KEY_SEED_LEN]);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The knock: a server name in the dialler's hello that shows at the listener, for the price of one hash, that
  * the dialler has the secret, and means this listener. docs/wire.md, Handshake. */
-#ifndef SECURITY_KNOCK_H
-#define SECURITY_KNOCK_H
+#pragma once
 
 #include "os/sock.h"
 #include "security/node_key.h"
@@ -58,5 +57,3 @@ struct knocks {
 };
 /* Remembers a knock that knock_check found right. False: it was heard before. */
 bool knocks_add(struct knocks *knocks, const char text[static KNOCK_LEN]);
-
-#endif

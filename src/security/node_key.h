@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The identity of a node: an Ed25519 key, in a file of its own or only for this process. docs/security.md. */
-#ifndef SECURITY_NODE_KEY_H
-#define SECURITY_NODE_KEY_H
+#pragma once
 
 #include "core/error.h"
 #include "core/identity.h"
@@ -36,5 +35,3 @@ const uint8_t *node_key_public(const struct node_key *key); /* [PUBLIC_KEY_LEN] 
 const struct node_id *node_key_id(const struct node_key *key);
 void node_key_sign(const struct node_key *key, const void *message, size_t len,
                    uint8_t signature[static SIGNATURE_LEN]);
-
-#endif

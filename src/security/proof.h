@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The 64 bytes of a proof or refusal, as fields. docs/wire.md, Handshake. */
-#ifndef SECURITY_PROOF_H
-#define SECURITY_PROOF_H
+#pragma once
 
 #include "security/credentials.h"
 
@@ -17,5 +16,3 @@ void proof_encode(const struct proof_message *message, uint8_t target[static PRO
 /* Pure: nothing is known of keys here. HEARTH_OK, or HEARTH_PROTOCOL with the reason. */
 int MUST_CHECK proof_decode(struct proof_message *message, const uint8_t source[static PROOF_LEN],
                             const char **what);
-
-#endif

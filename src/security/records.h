@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLS 1.3 records for bulk, straight between buffers: no I/O, no buffers of its own, no system calls. A peer
  * with any TLS library could read them; kernel TLS could take their place one day, with the same keys. */
-#ifndef SECURITY_RECORDS_H
-#define SECURITY_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -58,5 +57,3 @@ size_t records_length(const uint8_t header[static RECORD_HEADER_LEN]);
 ssize_t records_open_one(struct records *records, uint8_t *record, size_t len, void *target);
 /* A goodbye, RECORD_EXTRA + 2 bytes. Nothing may be sealed after it. */
 size_t records_bye(struct records *records, uint8_t *target);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster's secret: 256 random bits and a name for people, and what is derived from it, each with its own
  * label. Nobody without the secret can tell a derived value from a random one. docs/security.md. */
-#ifndef SECURITY_SECRET_H
-#define SECURITY_SECRET_H
+#pragma once
 
 #include "core/error.h"
 
@@ -48,5 +47,3 @@ const uint8_t *secret_key(const struct secret *secret, enum secret_key key);    
 /* The public name of the cluster on the network: tells nothing about the secret. */
 const uint8_t *secret_namespace(const struct secret *secret); /* [NAMESPACE_LEN] */
 void namespace_text(const uint8_t id[static NAMESPACE_LEN], char text[static NAMESPACE_TEXT]);
-
-#endif

@@ -2,8 +2,7 @@
 /* What stands in a trust file, as pure functions over its text. Each line is `allow ID name`, `revoke ID
  * name`, blank, or a comment that begins with '#'. ID is a node id of 64 hexadecimal digits; the name is for
  * people and may be missing. */
-#ifndef SECURITY_TRUST_LINES_H
-#define SECURITY_TRUST_LINES_H
+#pragma once
 
 #include "security/trust_list.h"
 
@@ -19,5 +18,3 @@ const char *trust_lines_parse(const char *text, size_t len, struct trust_entry *
  * new length. */
 size_t trust_lines_edit(const char *text, size_t len, const struct node_id *id,
                         const struct trust_entry *entry, char *target);
-
-#endif

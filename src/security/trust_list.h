@@ -2,8 +2,7 @@
 /* Who may come in, beside having the secret: a file of node ids that are allowed or revoked. With no allowed
  * ids everybody who has the secret may; with one or more, only they. A revoked id never may. The file belongs
  * to a stored secret and lies beside it; docs/security.md has its lines. */
-#ifndef SECURITY_TRUST_LIST_H
-#define SECURITY_TRUST_LIST_H
+#pragma once
 
 #include "core/heap.h"
 #include "security/node_key.h"
@@ -48,5 +47,3 @@ const struct trust_entry *trust_list_entry(const struct trust_list *list, int in
  * `entry` NULL: forgets the id. */
 int MUST_CHECK trust_list_set(struct trust_list *list, const struct node_id *id,
                               const struct trust_entry *entry, struct error *error);
-
-#endif

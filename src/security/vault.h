@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for keys and secrets: left out of core dumps, not handed to forked children, kept from swap where
  * the system lets us, and wiped when it is given back. One or more pages each: for a few small things. */
-#ifndef SECURITY_VAULT_H
-#define SECURITY_VAULT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ void wipe(void *memory, size_t len);
 /* Wipes the part of the stack that functions called before this one have left: libraries compute with keys
  * there and do not clean up. To be called from where they were called. */
 void wipe_stack(void);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Everything here is called by the holder of the baton; events come only from inside link_pump, and
  * nothing in an event may close the link. */
-#ifndef TRANSPORT_LINK_H
-#define TRANSPORT_LINK_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -199,5 +198,3 @@ void link_eager_release(struct link *link, size_t len);
 /* The peer broke the protocol, or memory ran out: down at the next pump. The first call counts. */
 void link_fail(struct link *link, int status, const char *what);
 void link_lost(struct link *link, enum hearth_reason reason, const char *what); /* the same: it is gone */
-
-#endif

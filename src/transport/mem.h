@@ -2,8 +2,7 @@
 /* The transport inside one process: every member joined to every other by two rings of bytes, on real time
  * (any thread; latency, if wanted, by a thread of the net) or on virtual time (one thread, seeded bandwidth,
  * latency, jitter and loss of connection). */
-#ifndef TRANSPORT_MEM_H
-#define TRANSPORT_MEM_H
+#pragma once
 
 #include "core/heap.h"
 #include "os/bell.h"
@@ -36,5 +35,3 @@ struct bell *mem_net_bell(struct mem_net *net, int rank);
 void mem_net_cut(struct mem_net *net, int rank, int peer);
 /* Virtual: when the next bytes arrive anywhere, NEVER_NS if none are under way. */
 uint64_t mem_net_next(const struct mem_net *net);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Everything is called by the holder of the baton; there are no threads. All streams share the descriptor, so
  * whoever reads or flushes one of them moves the packets of all. */
-#ifndef TRANSPORT_QUIC_H
-#define TRANSPORT_QUIC_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -60,5 +59,3 @@ int MUST_CHECK quic_join(struct quic *quic, struct quic_peer *peers, int count, 
 
 /* What is known of a conn's connection: for status and tests. */
 void quic_look(const struct conn *conn, struct quic_engine_state *state);
-
-#endif

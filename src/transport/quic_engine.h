@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One QUIC connection without a socket: packets in, packets out, streams, timers. The only face that ngtcp2
  * has in the project. Streams are numbered from 0; the dialler opens them. */
-#ifndef TRANSPORT_QUIC_ENGINE_H
-#define TRANSPORT_QUIC_ENGINE_H
+#pragma once
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -121,5 +120,3 @@ struct quic_engine_state {
     uint64_t round_trip_ns, window_bytes, flying_bytes;
 };
 void quic_engine_look(const struct quic_engine *engine, struct quic_engine_state *state);
-
-#endif

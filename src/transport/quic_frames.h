@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks through the frames of a QUIC packet, decrypted, before the library takes them. */
-#ifndef TRANSPORT_QUIC_FRAMES_H
-#define TRANSPORT_QUIC_FRAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,5 +10,3 @@
  * connection keeps its path. ngtcp2 (0.12) ends the process when it is asked twice. Frames behind one that is
  * malformed or unknown do not count: nobody reads them. */
 bool quic_frames_retire(const uint8_t *frames, size_t len);
-
-#endif

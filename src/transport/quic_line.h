@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside QUIC: the endpoint, its lines (one connection each), their streams. */
-#ifndef TRANSPORT_QUIC_LINE_H
-#define TRANSPORT_QUIC_LINE_H
+#pragma once
 
 #include "core/list.h"
 #include "os/datagram.h"
@@ -168,5 +167,3 @@ void quic_join_end(struct quic *quic); /* who is not up by now goes */
 /* A datagram that belongs to no line, and may begin one. */
 void quic_stranger(struct quic *quic, const uint8_t *bytes, size_t len, const struct sock_addr *from,
                    uint64_t now_ns);
-
-#endif

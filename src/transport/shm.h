@@ -3,8 +3,7 @@
  * payloads read where they stand, and buffers from hearth_mem_alloc read out of the neighbour's memory. The
  * unix socket that the memory was handed over on stays: when it closes, the peer is gone, however it
  * ended. */
-#ifndef TRANSPORT_SHM_H
-#define TRANSPORT_SHM_H
+#pragma once
 
 #include "core/error.h"
 #include "core/heap.h"
@@ -38,5 +37,3 @@ struct shm_setup {
     const struct stop *stop;     /* likewise: ends it before; NULL: nobody asks */
 };
 int MUST_CHECK shm_conn_open(const struct shm_setup *setup, struct conn **out, struct error *error);
-
-#endif

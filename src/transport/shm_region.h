@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the shm transport share about regions. */
-#ifndef TRANSPORT_SHM_REGION_H
-#define TRANSPORT_SHM_REGION_H
+#pragma once
 
 #include "core/list.h"
 #include "transport/shm.h"
@@ -52,5 +51,3 @@ bool region_hear(struct region_peer *peer);
 const void *region_find(struct region_peer *peer, const uint8_t reference[REFERENCE_LEN], size_t len,
                         uint32_t *number);
 void region_release(struct region_peer *peer, uint32_t number); /* we have read them */
-
-#endif

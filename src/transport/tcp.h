@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection over a stream socket: TCP, or a unix socket where there is no shared memory. */
-#ifndef TRANSPORT_TCP_H
-#define TRANSPORT_TCP_H
+#pragma once
 
 #include "core/heap.h"
 #include "transport/transport.h"
 
 /* Takes the connected, non-blocking descriptor. NULL: no memory, and the descriptor is closed. */
 struct conn *tcp_conn(struct heap *heap, int fd);
-
-#endif

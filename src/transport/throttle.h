@@ -5,8 +5,7 @@
  * loses time: the next piece begins where the last one ended.
  *
  * No clock and no thread: whoever holds the baton says what time it is. */
-#ifndef TRANSPORT_THROTTLE_H
-#define TRANSPORT_THROTTLE_H
+#pragma once
 
 #include "core/types.h"
 
@@ -35,5 +34,3 @@ bool throttle_pass(struct throttle *throttle, struct throttle_place *place, size
 void throttle_push(struct throttle *throttle, size_t len);
 /* How much is best let out at once where a long payload may leave in pieces. */
 size_t throttle_piece(const struct throttle *throttle);
-
-#endif

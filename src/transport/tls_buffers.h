@@ -2,8 +2,7 @@
 /* The buffers of a node's encrypted connections. One needs a buffer while bytes of it are under way inside
  * the process, and that is short: at rest it holds none, and what many use in turns stays in the processor's
  * cache. */
-#ifndef TRANSPORT_TLS_BUFFERS_H
-#define TRANSPORT_TLS_BUFFERS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_direction direct
 void tls_buffers_give(struct tls_buffers *buffers, enum tls_direction direction, uint8_t *buffer);
 /* The node goes to sleep: if nobody has one, those that were needed only for a rush are freed. */
 void tls_buffers_rest(struct tls_buffers *buffers);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a transport supplies: an ordered stream of bytes to one peer. Framing, credits and queues are not its
  * business; they live once, in link.c. */
-#ifndef TRANSPORT_TRANSPORT_H
-#define TRANSPORT_TRANSPORT_H
+#pragma once
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -86,5 +85,3 @@ struct transport {
 struct conn {
     const struct transport *transport;
 };
-
-#endif

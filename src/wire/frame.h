@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header in front of every frame. docs/wire.md is the law; this is its C form. */
-#ifndef WIRE_FRAME_H
-#define WIRE_FRAME_H
+#pragma once
 
 #include "core/types.h"
 
@@ -58,5 +57,3 @@ void frame_encode(const struct frame *f, uint8_t target[static FRAME_HEADER_LEN]
 int MUST_CHECK frame_decode(struct frame *f, const uint8_t source[static FRAME_HEADER_LEN],
                             const char **what);
 const char *frame_kind_name(uint8_t kind); /* "?" if unknown */
-
-#endif

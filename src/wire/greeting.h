@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the two ends of a new socket say before the first frame: control messages of one length.
  * docs/wire.md is the law; this is its C form. */
-#ifndef WIRE_GREETING_H
-#define WIRE_GREETING_H
+#pragma once
 
 #include "core/types.h"
 #include "wire/message.h"
@@ -41,5 +40,3 @@ void greeting_encode(const struct greeting *g, uint8_t target[static GREETING_LE
 int MUST_CHECK greeting_decode(struct greeting *g, const uint8_t source[static GREETING_LEN],
                                const char **what);
 const char *greeting_reason_text(uint8_t reason); /* "?" if unknown */
-
-#endif

@@ -9,8 +9,7 @@
  *               <-------------   GO         all have the roster
  *               <-------------   REFUSE     at any time instead; then it closes
  */
-#ifndef WIRE_MEETING_H
-#define WIRE_MEETING_H
+#pragma once
 
 #include "core/error.h"
 #include "wire/message.h"
@@ -74,5 +73,3 @@ int MUST_CHECK meeting_roster_decode(struct meeting_place *p, struct peer_info *
                                      const void *source, size_t len);
 size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size); /* READY, GO */
 int MUST_CHECK meeting_cluster_decode(uint64_t *cluster, const void *source, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
 /* Control messages: all that is said outside of links, at the rendezvous, between nodes of a cluster and
  * on new sockets. One header, one checksum, one reader and one queue for all of them; each protocol brings
  * the table of the kinds that it takes. docs/wire.md is the law. No I/O. */
-#ifndef WIRE_MESSAGE_H
-#define WIRE_MESSAGE_H
+#pragma once
 
 #include "core/bytes.h"
 #include "core/error.h"
@@ -81,5 +80,3 @@ size_t message_queue_len(const struct message_queue *q); /* bytes that wait */
 /* The next of them that stand in a row, at most `max`: how many; 0: none. */
 size_t message_queue_front(const struct message_queue *q, size_t max, const uint8_t **bytes);
 void message_queue_sent(struct message_queue *q, size_t len); /* so many of those in front */
-
-#endif

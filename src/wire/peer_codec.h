@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer as bytes, the same wherever one is told of: at the rendezvous, in hellos, views and lists of peers.
  * docs/wire.md, "Peer", is the law. */
-#ifndef WIRE_PEER_CODEC_H
-#define WIRE_PEER_CODEC_H
+#pragma once
 
 #include "core/bytes.h"
 #include "core/peer_info.h"
@@ -24,5 +23,3 @@ void text_put(struct writer *w, const char *text, size_t size);
 bool text_get(struct reader *r, char *text, size_t size);
 void long_text_put(struct writer *w, const char *text, size_t size); /* the length has 2 bytes */
 bool long_text_get(struct reader *r, char *text, size_t size);
-
-#endif

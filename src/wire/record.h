@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads of control frames. Decoding is checked: bytes that do not fit are HEARTH_PROTOCOL. */
-#ifndef WIRE_RECORD_H
-#define WIRE_RECORD_H
+#pragma once
 
 #include "core/error.h"
 #include "core/types.h"
@@ -49,5 +48,3 @@ size_t error_encode(const struct error *e, void *target, size_t size);
  * HEARTH_PENDING for no end), and so must the reason; the ranks are below 2^31 or RANK_NONE; the text is
  * printable ASCII: it may end on somebody's terminal. */
 int MUST_CHECK error_decode(struct error *e, const void *source, size_t len);
-
-#endif

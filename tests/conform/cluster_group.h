@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups that are formed anew, without the machinery that forms them: nodes of one net after the other on the
  * heaps of members that outlive them. */
-#ifndef TESTS_CONFORM_CLUSTER_GROUP_H
-#define TESTS_CONFORM_CLUSTER_GROUP_H
+#pragma once
 
 #include "conform/model.h"
 #include "node/node.h"
@@ -31,5 +30,3 @@ void cluster_group_leave(struct cluster_group *f, int member);
 /* Runs fn(f, member, arg) on a thread for each member of the group. */
 typedef void cluster_group_fn(struct cluster_group *f, int member, void *arg);
 void cluster_group_run(struct cluster_group *f, cluster_group_fn *fn, void *arg);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of a home cluster on this machine: they find each other by one seed, without mDNS. */
-#ifndef TESTS_CONFORM_CLUSTER_NODES_H
-#define TESTS_CONFORM_CLUSTER_NODES_H
+#pragma once
 
 #include <hearth.h>
 
@@ -24,5 +23,3 @@ char *json_of(hearth_node *node); /* hearth_node_status_json; for free() */
 /* The number behind the first place of `key` in it; 0: it is not there. */
 int number_in_status(hearth_node *node, const char *key);
 int port_of(hearth_node *node);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of one process, a thread for each, checks that every thread may use, and a guard against hanging. */
-#ifndef TESTS_CONFORM_FIXTURE_H
-#define TESTS_CONFORM_FIXTURE_H
+#pragma once
 
 #include <hearth.h>
 #include <pthread.h>
@@ -67,5 +66,3 @@ uint64_t metric(hearth_node *node, const char *name);
 uint64_t cluster_memory(const struct fixture *c);
 void sleep_ms(int ms); /* to let something happen; never to conclude that it has */
 struct hearth_opts opts_default(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors with gradients that all tests draw alike, and compressors for them. */
-#ifndef CONFORM_GRADIENTS_H
-#define CONFORM_GRADIENTS_H
+#pragma once
 
 #include "conform/fixture.h"
 
@@ -21,5 +20,3 @@ hearth_compressor *open_compressor(hearth_group *group, const char *codec, uint6
 /* The saved state, to be freed. */
 void *save(hearth_compressor *compressor, size_t *len);
 struct hearth_compressor_stats stats_of(hearth_compressor *compressor, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective with the buffers of all its members: filled, called, compared with the reference. */
-#ifndef CONFORM_JOB_H
-#define CONFORM_JOB_H
+#pragma once
 
 #include "conform/fixture.h"
 
@@ -91,5 +90,3 @@ void job_check(const struct job *job);
 void job_do(struct job *job, struct fixture *c);
 /* "all_reduce of 5 f32 sum by ring on 4 ...", static memory of the thread. */
 const char *job_name(const struct job *job);
-
-#endif

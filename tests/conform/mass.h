@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed all-reduces of a cluster, and the law that they keep:
  * what went in = what came out + what is left behind. */
-#ifndef CONFORM_MASS_H
-#define CONFORM_MASS_H
+#pragma once
 
 #include "conform/fixture.h"
 
@@ -34,5 +33,3 @@ void mass_check_untouched(const struct mass *m, int size);
 
 double mass_get(enum hearth_dtype dtype, const void *array, size_t index);
 size_t mass_residual_len(const struct mass *m);
-
-#endif

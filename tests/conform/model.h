@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's gradients, of many shapes and types, on one member: for tests of hearth_sync. */
-#ifndef CONFORM_MODEL_H
-#define CONFORM_MODEL_H
+#pragma once
 
 #include "conform/reference.h"
 
@@ -39,5 +38,3 @@ void model_same(const struct model *m, hearth_group *group);
 
 void model_order(int order[TENSORS], uint64_t seed);
 void model_ready(struct model *m, uint64_t seed); /* in an order of its own */
-
-#endif

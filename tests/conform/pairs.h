@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends of a connection, joined: a way to open them for each transport. */
-#ifndef TESTS_CONFORM_PAIRS_H
-#define TESTS_CONFORM_PAIRS_H
+#pragma once
 
 #include "core/heap.h"
 #include "core/types.h"
@@ -38,5 +37,3 @@ struct kind {
 
 extern const struct kind pair_kinds[];
 extern const size_t pair_kind_count;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every collective must give, written as plainly as can be: elements as double or 64-bit integers, one
  * loop over the members, and a bound on the rounding error. Shares no code with the library. */
-#ifndef CONFORM_REFERENCE_H
-#define CONFORM_REFERENCE_H
+#pragma once
 
 #include "conform/job.h"
 
@@ -27,5 +26,3 @@ void fill_values(const struct job *job, int rank, void *base, size_t count);
 
 /* Compares the target of one member with the reference; prints the first difference. */
 bool reference_holds(const struct job *job, int rank);
-
-#endif

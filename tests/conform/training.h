@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of groups that are formed anew train a model: what each step must hold. */
-#ifndef CONFORM_TRAINING_H
-#define CONFORM_TRAINING_H
+#pragma once
 
 #include "conform/cluster_group.h"
 
@@ -36,5 +35,3 @@ cluster_group_fn whole_step, complete; /* complete: the wait alone, of a struct 
  * gone too. */
 void check_step(const struct cluster_group *f, const struct training *t);
 void train_on(struct cluster_group *f, struct training *t); /* two steps */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines that steer a running switch; README.md has the list. */
-#ifndef NET_CONTROL_H
-#define NET_CONTROL_H
+#pragma once
 
 #include "net/fabric.h"
 
@@ -29,5 +28,3 @@ void control_run(struct control *control, uint64_t now);
 
 /* When control_run has something to do, UINT64_MAX for never. */
 uint64_t control_next(const struct control *control);
-
-#endif

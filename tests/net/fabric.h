@@ -6,8 +6,7 @@
 
    An uplink is booked when a frame is read; the host's own queue stands before it. Frames of several lines
    meet at a downlink in the order of their arrival there. */
-#ifndef NET_FABRIC_H
-#define NET_FABRIC_H
+#pragma once
 
 #include <stdio.h>
 
@@ -76,5 +75,3 @@ uint64_t fabric_next(const struct fabric *fabric);
 
 /* Counters as JSON on one line. */
 void fabric_stats(const struct fabric *fabric, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of frames under way: taken once, given out in two sizes; and a heap that orders them by time. */
-#ifndef NET_POOL_H
-#define NET_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ struct heap {
 
 void heap_push(struct heap *heap, uint64_t at_ns, struct frame *frame);
 struct frame *heap_pop(struct heap *heap);
-
-#endif

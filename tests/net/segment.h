@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts hand over up to 64 KiB of TCP as one frame; this says what it is on the wire and cuts it. */
-#ifndef NET_SEGMENT_H
-#define NET_SEGMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ size_t segments_cut(const struct segments *s, uint32_t first, uint32_t count, ui
 
 /* Length that segments_cut will return. */
 size_t segments_len(const struct segments *s, uint32_t first, uint32_t count);
-
-#endif

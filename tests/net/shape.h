@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a line does to frames: it takes time to send them, delays, loses, doubles and holds some back. */
-#ifndef NET_SHAPE_H
-#define NET_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ struct fate chance_fate(struct chance *chance, const struct effects *effects);
 
 /* The delay of the line at a time. Jitter wanders within +-jitter_ns; no frame overtakes another by it. */
 uint64_t chance_delay(const struct chance *chance, const struct effects *effects, uint64_t since_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TAP devices in network namespaces. */
-#ifndef NET_TAP_H
-#define NET_TAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@
    The device is gone when that is closed. With offload its host may hand over 64 KiB of TCP at once.
    -1: why (of size bytes) says what failed. */
 int tap_open(const char *space, const char *device, bool offload, char *why, size_t size);
-
-#endif

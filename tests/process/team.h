@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that are real processes: forked by the test before it opens any node, watched, never left behind.
  * What they have to tell stands in memory that the test sees, so a killed one tells too. */
-#ifndef PROCESS_TEAM_H
-#define PROCESS_TEAM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -70,5 +69,3 @@ bool soaking(void); /* HEARTH_TEST_SOAK */
 uint16_t listening_port(void);
 /* The most memory this process ever had resident, KiB. */
 long peak_kb(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member that sends whatever it likes: every message of the consensus, well-formed, with fields that are
  * right, nearly right, extreme or drawn. It is what it says it is by its connection only. */
-#ifndef TESTS_SIM_HOSTILE_H
-#define TESTS_SIM_HOSTILE_H
+#pragma once
 
 #include "sim_cluster.h"
 
@@ -17,5 +16,3 @@ enum hostility {
 
 /* One message of the hostile house to one of the others. */
 void hostile_act(struct sim_cluster *sim, enum hostility how);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective as all members call it: buffers, what must come out, and what did. */
-#ifndef TESTS_SIM_JOB_H
-#define TESTS_SIM_JOB_H
+#pragma once
 
 #include "collective/plan.h"
 #include "virtual.h"
@@ -52,5 +51,3 @@ void job_check(const struct job *job, int rank);
 void job_check_all(const struct job *job);
 uint64_t job_hash(const struct job *job, uint64_t hash); /* of all results, statuses, times */
 const char *job_name(const struct job *job);             /* static memory */
-
-#endif

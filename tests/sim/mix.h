@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several collectives under several tags, called by every member in an order of its own. */
-#ifndef TESTS_SIM_MIX_H
-#define TESTS_SIM_MIX_H
+#pragma once
 
 #include "job.h"
 
@@ -37,5 +36,3 @@ uint64_t mix_hash(const struct mix *mix, uint64_t hash);
 
 /* That engines hold nothing of operations that are over: no slots, no grants, no credit. */
 void sim_check_idle(struct sim *sim);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of every type as numbers: filling buffers, and a naive sum to compare with. */
-#ifndef TESTS_SIM_NUMBERS_H
-#define TESTS_SIM_NUMBERS_H
+#pragma once
 
 #include "core/prng.h"
 #include "core/types.h"
@@ -29,5 +28,3 @@ struct numbers_sum {
 void numbers_add(struct numbers_sum *sum, const void *source, size_t index, double weight);
 double numbers_value(const struct numbers_sum *sum);
 bool numbers_agree(const struct numbers_sum *sum, const void *target, size_t index);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compressed all-reduce of simulated members, and what must hold of it however it ends: members that ended
  * well have the same bits, nothing is lost but by rounding, and whoever failed has its input back. */
-#ifndef TESTS_SIM_REDUCE_H
-#define TESTS_SIM_REDUCE_H
+#pragma once
 
 #include "virtual.h"
 
@@ -49,5 +48,3 @@ struct mass_side {
 };
 void mass_check(const char *name, enum hearth_dtype dtype, enum hearth_op op, size_t count,
                 const struct mass_side *sides, int size);
-
-#endif

@@ -2,8 +2,7 @@
 /* Assemblies on virtual time, joined by connections that lose, double, delay, break and go dark, with nodes
  * that crash, freeze, sleep, leave and come back. One seed makes all of it. What must always hold is checked
  * after every step. */
-#ifndef TESTS_SIM_SIM_CLUSTER_H
-#define TESTS_SIM_SIM_CLUSTER_H
+#pragma once
 
 #include <stdio.h>
 
@@ -118,5 +117,3 @@ bool sim_cluster_stuck(const struct sim_cluster *sim);
 int sim_cluster_living(const struct sim_cluster *sim);
 bool sim_cluster_votes(const struct sim_cluster *sim, int house); /* the process in it is no guest */
 int sim_cluster_leader(const struct sim_cluster *sim); /* house of the leader that all agree on, -1: none */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold in a cluster at every moment. */
-#ifndef TESTS_SIM_SIM_CLUSTER_FACTS_H
-#define TESTS_SIM_SIM_CLUSTER_FACTS_H
+#pragma once
 
 #include "sim_cluster.h"
 
@@ -12,5 +11,3 @@ void facts_check(struct sim_cluster *sim, int house);
 void facts_message(struct sim_cluster *sim, int house, uint8_t kind);
 void facts_fail(struct sim_cluster *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void facts_free(struct sim_cluster *sim);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A seeded storm over a cluster, and what came of it. */
-#ifndef TESTS_SIM_STORM_H
-#define TESTS_SIM_STORM_H
+#pragma once
 
 #include "hostile.h"
 #include "sim_cluster.h"
@@ -16,5 +15,3 @@ struct storm_result {
 /* Size, weather and faults from the seed. A hostile member is there until the storm is over; then it has been
  * put out, and the others must come together. */
 struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cluster on virtual time: one thread, seeded, the same bytes and the same log every time. */
-#ifndef TESTS_SIM_VIRTUAL_H
-#define TESTS_SIM_VIRTUAL_H
+#pragma once
 
 #include "core/prng.h"
 #include "node/node.h"
@@ -45,5 +44,3 @@ void sim_run_until(struct sim *sim, uint64_t until_ns);
 
 /* What a request came to; HEARTH_PENDING. Drives nothing. */
 int sim_status(const hearth_request *request);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the golden bytes in tests/golden: a name on a line of its own, then its bytes in hex. */
-#ifndef GOLDEN_H
-#define GOLDEN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ struct golden {
 
 /* The number of items in the file; fails the test if there is no such file, or more items than fit. */
 size_t golden_read(const char *file, struct golden items[GOLDEN_MAX]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members with keys of their own, for tests of what they say to each other. */
-#ifndef TESTS_SUPPORT_PERSONS_H
-#define TESTS_SUPPORT_PERSONS_H
+#pragma once
 
 #include "connect/secure_stream.h"
 #include "core/log.h"
@@ -26,5 +25,3 @@ struct notes {
     char last[400];
 };
 struct log notes_log(struct notes *notes, const char *id);
-
-#endif

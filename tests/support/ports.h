@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports for programs that are told where to listen. */
-#ifndef TESTS_SUPPORT_PORTS_H
-#define TESTS_SUPPORT_PORTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@
  * none. It is below those that systems hand out by themselves (Linux: from 32768 on), so no other connection
  * of this machine gets it by chance before the program that it is meant for. */
 uint16_t free_port(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every test program includes: cmocka, the C library that it wants, and tests that register themselves. */
-#ifndef TESTS_SUPPORT_SUITE_H
-#define TESTS_SUPPORT_SUITE_H
+/* What every test program includes: cmocka, the C library that it wants, tests that register themselves. */
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +13,8 @@
 
 #include <cmocka.h>
 
-/* A test is written as `TEST(name) { ... }` and runs in the order of definition, with nothing to list; so none can
- * be forgotten. TEST_WITH has a setup and a teardown of its own; either may be NULL. */
+/* A test is written as `TEST(name) { ... }` and runs in the order of definition; nothing is listed, so none
+ * can be forgotten. TEST_WITH has a setup and a teardown of its own; either may be NULL. */
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #define TEST_WITH(name, setup, teardown)                                                                     \
     static void name(void **state);                                                                          \
@@ -29,8 +28,6 @@
 
 void suite_add(const struct CMUnitTest *test);
 
-/* Runs all tests of the program and gives main's result. A program without a main of its own has one that only
- * calls this. */
+/* Runs all tests of the program and gives main's result. A program without a main of its own has one that
+ * only calls this. */
 int suite_run(void);
-
-#endif

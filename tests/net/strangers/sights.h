@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets of strangers, and what they see on them. */
-#ifndef STRANGERS_SIGHTS_H
-#define STRANGERS_SIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void watch(int fd, int ms, struct sight *sight);
 
 size_t read_file(const char *path, uint8_t *target, size_t size); /* its length; 0: it cannot be read */
 bool write_file(const char *path, const void *bytes, size_t len);
-
-#endif

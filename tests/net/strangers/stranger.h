@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Those who have no business here, for tests: what they try, and what they saw, as one line of JSON each.
  * docs/security.md says what they must not get. */
-#ifndef STRANGERS_STRANGER_H
-#define STRANGERS_STRANGER_H
+#pragma once
 
 #include "net/strangers/sights.h"
 
@@ -24,5 +23,3 @@ int do_claim(int count, char **arguments);  /* SECRET-FILE HOST PORT: has the se
 size_t hello_forge(uint8_t target[static HELLO_MAX]);
 /* The knock in a hello; false: there is none. */
 bool knock_find(const uint8_t *bytes, size_t len, char knock[static KNOCK_LEN + 1]);
-
-#endif

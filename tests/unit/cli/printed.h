@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a function prints, as a text, for tests of output. */
-#ifndef TESTS_CLI_PRINTED_H
-#define TESTS_CLI_PRINTED_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -23,5 +22,3 @@ json_t *sample_status(void);
 /* Fails the test unless `part` is in the text; or is. */
 void assert_has(const char *text, const char *part);
 void assert_lacks(const char *text, const char *part);
-
-#endif

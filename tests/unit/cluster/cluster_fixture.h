@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of home clusters in one process, on loopback, each with its own key and port, driven by one loop. */
-#ifndef TESTS_UNIT_CLUSTER_CLUSTER_FIXTURE_H
-#define TESTS_UNIT_CLUSTER_CLUSTER_FIXTURE_H
+#pragma once
 
 #include "cluster/peer_set.h"
 #include "core/prng.h"
@@ -67,5 +66,3 @@ bool joined(const struct cluster_fixture *v, int a, int b); /* at both ends */
 
 /* A payload that says what it is. */
 void message_fill(uint8_t *payload, size_t len, uint64_t mark);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A slow way to an address: passes bytes on in pieces of random size, at random moments. */
-#ifndef TESTS_UNIT_CLUSTER_RELAY_H
-#define TESTS_UNIT_CLUSTER_RELAY_H
+#pragma once
 
 #include "core/prng.h"
 #include "os/sock.h"
@@ -20,5 +19,3 @@ void relay_open(struct relay *relay, const struct sock_addr *target);
 void relay_step(struct relay *relay, struct prng *prng);
 void relay_cut(struct relay *relay); /* all connections */
 void relay_close(struct relay *relay);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the plans of all members on real numbers, in memory, and knows what must come out. */
-#ifndef TESTS_COLLECTIVE_ORACLE_H
-#define TESTS_COLLECTIVE_ORACLE_H
+#pragma once
 
 #include "collective/dryrun.h"
 
@@ -32,5 +31,3 @@ uint64_t trial_digest(void);
 
 /* "all_reduce by ring, 5 members, 1009 elements", in static memory. */
 const char *trial_name(const struct trial *trial);
-
-#endif

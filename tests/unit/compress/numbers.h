@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that selections are tried on, and the naive selection that all others are compared with. */
-#ifndef NUMBERS_H
-#define NUMBERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void numbers_fill(enum numbers kind, uint64_t seed, float *x, size_t count);
 uint32_t magnitude_of(float x);
 /* The indices of the `keep` largest by sorting: magnitude, then the lowest index. Ascending. */
 void numbers_largest(const float *x, size_t count, size_t keep, uint32_t *index);
-
-#endif

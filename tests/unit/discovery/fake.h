@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A helper made of a shell script, a finder that listens to it, and time that is ours. */
-#ifndef TESTS_UNIT_DISCOVERY_FAKE_H
-#define TESTS_UNIT_DISCOVERY_FAKE_H
+#pragma once
 
 #include "discovery/finder.h"
 
@@ -31,5 +30,3 @@ int fake_helper_pid(const struct fake *fake); /* as finder_text tells; 0: none *
 /* A `found` line, with its newline, for scripts. */
 const char *fake_found(char *line, size_t size, const char *key, const char *addr, unsigned instance);
 struct announcement fake_self(unsigned instance);
-
-#endif

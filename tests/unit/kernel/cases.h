@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of kernels share: the sets to test, numbers worth testing with, rounding by arithmetic. */
-#ifndef CASES_H
-#define CASES_H
+#pragma once
 
 #include "kernel/kernel.h"
 
@@ -40,5 +39,3 @@ double bf16_value(uint16_t bits);
 /* The pattern nearest to x, ties to the even one; by search among the values of all patterns. */
 uint16_t f16_nearest(double x);
 uint16_t bf16_nearest(double x);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few assemblies that hear each other at once, for tests of single rules. (tests/sim has the storms.) */
-#ifndef TESTS_UNIT_MEMBERSHIP_CIRCLE_H
-#define TESTS_UNIT_MEMBERSHIP_CIRCLE_H
+#pragma once
 
 #include "membership/consensus.h"
 #include "people.h"
@@ -29,5 +28,3 @@ void circle_die(struct circle *c, int who, enum parting how); /* the others see 
 int circle_leader(const struct circle *c);                    /* who leads; -1: nobody, -2: several */
 /* The next event of this kind that `who` has; false: none. Others before it are dropped. */
 bool circle_event(struct circle *c, int who, enum consensus_event_kind kind, struct consensus_event *event);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several jobs machines, a view that the test writes, and a network that loses, doubles and delays. */
-#ifndef TESTS_UNIT_MEMBERSHIP_JOBS_FIXTURE_H
-#define TESTS_UNIT_MEMBERSHIP_JOBS_FIXTURE_H
+#pragma once
 
 #include "core/prng.h"
 #include "membership/jobs.h"
@@ -58,5 +57,3 @@ int jobs_fixture_request(struct jobs_fixture *fixture, int control, const char *
 void jobs_fixture_assert_group(const struct jobs_fixture *fixture, unsigned members);
 const char *jobs_fixture_why_not(const struct jobs_fixture *fixture, int control, const char *job);
 int jobs_fixture_of(const struct identity *id);
-
-#endif

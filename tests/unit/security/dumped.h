@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks through the memory of this process: what a core dump would hold, and what the system knows of a
  * page. */
-#ifndef TESTS_UNIT_SECURITY_DUMPED_H
-#define TESTS_UNIT_SECURITY_DUMPED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ void pattern_set(struct pattern *pattern, const char *name, const void *bytes, s
 int dumped_count(const struct pattern *pattern);
 /* Whether the page of this address has the two-message flag of /proc/self/smaps. */
 bool page_has_flag(const void *address, const char *flag);
-
-#endif

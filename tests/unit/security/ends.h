@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends of a channel, joined in memory, and nodes to be at them. */
-#ifndef TESTS_SECURITY_ENDS_H
-#define TESTS_SECURITY_ENDS_H
+#pragma once
 
 #include "security/channel.h"
 
@@ -50,5 +49,3 @@ void ends_join(struct end *dialler, struct end *listener, const struct credentia
 void ends_exchange(struct end *from, struct end *to, size_t len); /* one message, as it was sent */
 /* This end was done with its peer, for this reason. */
 void end_refused(const struct end *end, int status, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For tests with files: a fresh folder that is removed at the end, and children that try things in it. */
-#ifndef TESTS_UNIT_SECURITY_FOLDER_H
-#define TESTS_UNIT_SECURITY_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ int fork_end(pid_t child);
 
 /* In a child: link(2) says from now on that this file system has no links. False: that cannot be done. */
 bool links_refused(void);
-
-#endif

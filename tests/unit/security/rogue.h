@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer made of bare GnuTLS, that can do everything wrong that a member never does. */
-#ifndef TESTS_SECURITY_ROGUE_H
-#define TESTS_SECURITY_ROGUE_H
+#pragma once
 
 #include <gnutls/gnutls.h>
 
@@ -55,5 +54,3 @@ void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end 
                  const struct credentials *listener, const struct credentials *secret);
 /* What the end said inside TLS: bytes, or a negative code of GnuTLS. */
 int rogue_hear(struct rogue *rogue, void *target, size_t len_max);
-
-#endif

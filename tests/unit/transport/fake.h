@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conn whose bytes a test writes and reads itself, and an upper side that writes down what it hears. */
-#ifndef TESTS_UNIT_TRANSPORT_FAKE_H
-#define TESTS_UNIT_TRANSPORT_FAKE_H
+#pragma once
 
 #include "core/prng.h"
 #include "transport/link.h"
@@ -101,5 +100,3 @@ void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes
 /* Ends the link without a goodbye and the loans, and checks that nothing is left. `fake` is the first. */
 void upper_fini(struct upper *upper, struct fake *fake);
 void upper_clear(struct upper *upper); /* the log */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two QUIC endpoints in one process, and a relay between them that does what networks do. */
-#ifndef TESTS_TRANSPORT_QUIC_PAIR_H
-#define TESTS_TRANSPORT_QUIC_PAIR_H
+#pragma once
 
 #include "core/prng.h"
 #include "os/datagram.h"
@@ -84,5 +83,3 @@ bool traffic_move(struct traffic *traffic); /* true: something moved */
 bool traffic_done(const struct traffic *traffic);
 /* Moves all of them until they are done, resting in between. */
 void traffic_run(struct quic_pair *pair, struct traffic *list, int count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ends of the shm transport for tests: two real ones, or one whose peer is the test itself. */
-#ifndef TESTS_UNIT_TRANSPORT_SHM_PAIR_H
-#define TESTS_UNIT_TRANSPORT_SHM_PAIR_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -65,5 +64,3 @@ void raw_fini(struct raw *raw);
 void raw_open(struct raw *raw, struct shm_end *end);
 
 int open_files(void); /* descriptors of this process; 0 where one cannot know */
-
-#endif
