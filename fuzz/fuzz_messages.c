@@ -109,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct heap heap;
     struct outbox box;
+    static struct event_log events;
     struct consensus *a;
     struct reader r = reader_of(bytes, len);
 
@@ -116,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     outbox_init(&box, &heap);
     struct consensus_setup setup = {.heap = &heap,
                                     .outbox = &box,
+                                    .events = &events,
                                     .self = info(3),
                                     .health = health_preset_find("default"),
                                     .seed = 1,

@@ -17,7 +17,7 @@
 #define PROBE_SHARE   0.05
 #define PROBE_REFRESH (600 * NS_PER_S)
 #define GOODBYE_NS    (300 * NS_PER_MS) /* for what we say when we go */
-#define SAMPLE_NS     NS_PER_S
+#define SAMPLE_NS     NS_PER_S /* at most: signs of life of the links must come as often as heartbeats */
 #define CLUSTER_WAITS                                                                                        \
     (1 + FINDER_WAITS_MAX + PEER_SET_WAITS_MAX + CONTROL_SOCKET_WAITS_MAX + PROBES_WAITS_MAX)
 
@@ -69,7 +69,7 @@ static void take_sample(struct cluster *cluster, uint64_t now)
 {
     if (now < cluster->measure_ns)
         return;
-    cluster->measure_ns = now + SAMPLE_NS;
+    cluster->measure_ns = now + sooner(SAMPLE_NS, cluster->setup.health->beat_ns);
     if (!cluster->setup.sample)
         return;
     mutex_unlock(&cluster->lock);
@@ -211,6 +211,7 @@ static int open_machines(struct cluster *cluster)
         .heap = cluster->heap,
         .log = cluster->log,
         .outbox = &cluster->outbox,
+        .events = &cluster->events,
         .self = *peer_set_self(cluster->peer_set),
         .health = cluster->setup.health,
         .now_ns = now,

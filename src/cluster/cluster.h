@@ -28,7 +28,8 @@ struct cluster_setup {
     const struct health_preset *health;
     const char *cluster;   /* its name, for people */
     const char *transport; /* of groups, as configured, for people */
-    /* Called by the cluster's thread, once a second and under no lock: for cluster_traffic and the like. */
+    /* Called by the cluster's thread, once a second or with every heartbeat, under no lock: for
+     * cluster_take_samples. */
     void (*sample)(void *arg);
     /* Members of the JSON text that others know of: ', "name": value'. Nothing of the cluster may be called
      * from it. */
@@ -75,16 +76,17 @@ struct cluster_watch {
 };
 void cluster_watch(struct cluster *cluster, struct cluster_watch *watch);
 void cluster_unwatch(struct cluster *cluster, struct cluster_watch *watch);
-/* Operations of a formation moved so many bytes to that member in that time, with the line full; and it
- * lives. */
-void cluster_traffic(struct cluster *cluster, const struct identity *peer, uint64_t bytes, uint64_t time_ns);
-/* Groups have moved so many bytes more, to and from all of their members. */
-void cluster_moved(struct cluster *cluster, uint64_t sent, uint64_t received);
-/* How late a member's pieces came, compared with the first that came, on average over the last operations. */
-void cluster_skew(struct cluster *cluster, const struct identity *peer, uint64_t late_ns);
-
-/* We are in no group with that member any more. */
-void cluster_apart(struct cluster *cluster, const struct identity *peer);
+/* What the links of our groups tell of a member, since the last sample. A byte that came over a link is a
+ * sign of life like a heartbeat: health.c is the one failure detector of the pair. */
+struct cluster_sample {
+    struct identity peer;
+    bool heard;              /* something came from it */
+    uint64_t bytes, busy_ns; /* sent to it while the line was full, and for how long it was */
+    uint64_t late_ns;        /* how late its pieces come, after the first one's, on average */
+};
+/* `sent`, `received`: bytes of all groups, to and from all members, since the last call. */
+void cluster_take_samples(struct cluster *cluster, const struct cluster_sample *samples, int count,
+                          uint64_t sent, uint64_t received);
 
 /* The address by which most was measured to leave for that member, if it has several that were tried. */
 bool cluster_best_addr(struct cluster *cluster, const struct identity *peer, struct sock_addr *addr);
@@ -97,33 +99,12 @@ bool cluster_arrange(struct cluster *cluster, const struct identity *members, in
 
 /* ---- news ---- */
 
-enum cluster_event_kind {
-    CLUSTER_MEMBER_JOINED,
-    CLUSTER_MEMBER_LEFT,
-    CLUSTER_MEMBER_HEALTH,
-    CLUSTER_LEADER_CHANGED,
-    CLUSTER_VIEW_CHANGED,
-    CLUSTER_QUORUM_LOST,
-    CLUSTER_QUORUM_BACK,
-    CLUSTER_JOB_WANTED,
-    CLUSTER_TROUBLE
-};
-struct cluster_event {
-    enum cluster_event_kind kind;
-    struct identity who;
-    char name[PEER_NAME_MAX];
-    enum health_state health;
-    uint64_t epoch, term;
-    int size; /* of the view */
-    char text[CONSENSUS_TEXT_MAX];
-};
 /* The next one that this reader has not seen; false: none. Readers have a place of their own (begin with 0);
  * the last 256 events are kept. */
-bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct cluster_event *event);
+bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct hearth_event *event);
 /* For every event from now on, from the cluster's thread; nothing of the cluster may be called from it. NULL:
  * not any more; when this returns it is not being called. */
-typedef void cluster_event_fn(void *arg, const struct cluster_event *event);
-void cluster_on_event(struct cluster *cluster, cluster_event_fn *fn, void *arg);
+void cluster_on_event(struct cluster *cluster, hearth_event_fn *fn, void *arg);
 /* Until there is an event behind this place. */
 void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cluster_patience *patience);
 

@@ -13,8 +13,7 @@
 #include "discovery/finder.h"
 #include "os/thread.h"
 
-#define CLUSTER_EVENTS_MAX 256
-#define CLUSTER_TEXT_MAX   200
+#define CLUSTER_TEXT_MAX 200
 
 /* Somebody who sleeps until something has changed. */
 struct cluster_waiter {
@@ -35,7 +34,7 @@ struct cluster_request {
 struct cluster_linked {
     struct identity id;
     bool works_with_us; /* it is in a group with us */
-    uint64_t late_ns;   /* cluster_skew */
+    uint64_t late_ns;   /* as in struct cluster_sample */
 };
 
 /* A member that we could not be joined with. */
@@ -62,7 +61,7 @@ struct cluster {
     struct probes *probes;
     struct control_socket *control;
 
-    uint64_t groups_sent, groups_received; /* cluster_moved */
+    uint64_t groups_sent, groups_received; /* bytes of all groups, ever */
     struct cluster_linked linked[PEER_SET_MAX];
     int linked_count;
     bool gossip_due;
@@ -77,9 +76,9 @@ struct cluster {
     bool trust_told;                         /* that it cannot be read */
     uint64_t slept_ns;                       /* how long the machine has been asleep, ever */
 
-    struct cluster_event events[CLUSTER_EVENTS_MAX];
-    uint64_t event_count; /* ever */
-    cluster_event_fn *on_event;
+    struct event_log events;
+    uint64_t events_told; /* place of on_event */
+    hearth_event_fn *on_event;
     void *on_event_arg;
     struct list waiters, requests, watches;
     uint64_t links_made, links_lost, links_again; /* ever */
@@ -97,7 +96,6 @@ void cluster_pump(struct cluster *cluster, uint64_t now_ns);
 void cluster_flush(struct cluster *cluster); /* messages that wait */
 /* NULL: we are not joined to it. */
 struct cluster_linked *cluster_find_linked(struct cluster *cluster, const struct identity *id);
-void cluster_tell(struct cluster *cluster, const struct cluster_event *event);
 
 /* status.c */
 void cluster_write_json(struct cluster *cluster, struct text_buf *buf);

@@ -272,6 +272,13 @@ void cluster_end(struct cluster *cluster, const struct group_spec *spec, bool fi
     mutex_lock(&cluster->lock);
     finished &= jobs_whole(cluster->jobs, spec->id);
     jobs_end(cluster->jobs, spec->id, clock_real());
+    for (int rank = 0; rank < spec->size; rank++) {
+        struct cluster_linked *linked = cluster_find_linked(cluster, &spec->members[rank]);
+        if (linked) {
+            linked->works_with_us = false;
+            linked->late_ns = 0;
+        }
+    }
     mutex_unlock(&cluster->lock);
     event_signal(&cluster->wake);
     if (finished)
@@ -296,39 +303,24 @@ void cluster_unwatch(struct cluster *cluster, struct cluster_watch *watch)
     mutex_unlock(&cluster->lock);
 }
 
-void cluster_traffic(struct cluster *cluster, const struct identity *peer, uint64_t bytes, uint64_t time_ns)
+void cluster_take_samples(struct cluster *cluster, const struct cluster_sample *samples, int count,
+                          uint64_t sent, uint64_t received)
 {
-    mutex_lock(&cluster->lock);
-    probes_traffic(cluster->probes, peer, bytes, time_ns);
-    mutex_unlock(&cluster->lock);
-}
+    uint64_t now_ns = clock_real();
 
-void cluster_moved(struct cluster *cluster, uint64_t sent, uint64_t received)
-{
     mutex_lock(&cluster->lock);
     cluster->groups_sent += sent;
     cluster->groups_received += received;
-    mutex_unlock(&cluster->lock);
-}
-
-void cluster_skew(struct cluster *cluster, const struct identity *peer, uint64_t late_ns)
-{
-    mutex_lock(&cluster->lock);
-    struct cluster_linked *linked = cluster_find_linked(cluster, peer);
-    if (linked) {
-        linked->works_with_us = true;
-        linked->late_ns = late_ns;
-    }
-    mutex_unlock(&cluster->lock);
-}
-
-void cluster_apart(struct cluster *cluster, const struct identity *peer)
-{
-    mutex_lock(&cluster->lock);
-    struct cluster_linked *linked = cluster_find_linked(cluster, peer);
-    if (linked) {
-        linked->works_with_us = false;
-        linked->late_ns = 0;
+    for (int i = 0; i < count; i++) {
+        const struct cluster_sample *sample = &samples[i];
+        struct cluster_linked *linked = cluster_find_linked(cluster, &sample->peer);
+        if (sample->heard)
+            consensus_heard(cluster->consensus, &sample->peer, now_ns);
+        probes_traffic(cluster->probes, &sample->peer, sample->bytes, sample->busy_ns);
+        if (linked) {
+            linked->works_with_us = true;
+            linked->late_ns = sample->late_ns;
+        }
     }
     mutex_unlock(&cluster->lock);
 }
@@ -363,15 +355,10 @@ bool cluster_arrange(struct cluster *cluster, const struct identity *members, in
 
 /* ---- news ---- */
 
-bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct cluster_event *event)
+bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct hearth_event *event)
 {
     mutex_lock(&cluster->lock);
-    uint64_t oldest =
-        cluster->event_count > CLUSTER_EVENTS_MAX ? cluster->event_count - CLUSTER_EVENTS_MAX : 0;
-    *place = *place > oldest ? *place : oldest;
-    bool some = *place < cluster->event_count;
-    if (some)
-        *event = cluster->events[(*place)++ % CLUSTER_EVENTS_MAX];
+    bool some = event_log_next(&cluster->events, place, event);
     mutex_unlock(&cluster->lock);
     return some;
 }
@@ -380,7 +367,7 @@ static bool has_event(struct cluster *cluster, void *arg)
 {
     const uint64_t *place = arg;
 
-    return cluster->event_count > *place;
+    return cluster->events.count > *place;
 }
 
 void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cluster_patience *patience)
@@ -390,7 +377,7 @@ void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cl
     mutex_unlock(&cluster->lock);
 }
 
-void cluster_on_event(struct cluster *cluster, cluster_event_fn *fn, void *arg)
+void cluster_on_event(struct cluster *cluster, hearth_event_fn *fn, void *arg)
 {
     mutex_lock(&cluster->lock);
     cluster->on_event = fn;

@@ -201,37 +201,13 @@ void cluster_flush(struct cluster *cluster)
 
 /* ---- what people and programs want to know ---- */
 
-void cluster_tell(struct cluster *cluster, const struct cluster_event *event)
+static void tell_events(struct cluster *cluster)
 {
-    cluster->events[cluster->event_count++ % CLUSTER_EVENTS_MAX] = *event;
-    if (cluster->on_event)
-        cluster->on_event(cluster->on_event_arg, event);
-}
+    struct hearth_event event;
 
-static void tell_consensus(struct cluster *cluster)
-{
-    static const enum cluster_event_kind kinds[] = {
-        [CONSENSUS_JOINED] = CLUSTER_MEMBER_JOINED,  [CONSENSUS_LEFT] = CLUSTER_MEMBER_LEFT,
-        [CONSENSUS_LEADER] = CLUSTER_LEADER_CHANGED, [CONSENSUS_VIEW] = CLUSTER_VIEW_CHANGED,
-        [CONSENSUS_HEALTH] = CLUSTER_MEMBER_HEALTH,  [CONSENSUS_LOST_QUORUM] = CLUSTER_QUORUM_LOST,
-        [CONSENSUS_QUORUM] = CLUSTER_QUORUM_BACK,    [CONSENSUS_CONFLICT] = CLUSTER_TROUBLE,
-        [CONSENSUS_COPIED_KEY] = CLUSTER_TROUBLE,
-    };
-    struct consensus_event found;
-
-    while (consensus_event(cluster->consensus, &found)) {
-        struct cluster_event event = {
-            .kind = kinds[found.kind],
-            .who = found.who,
-            .health = found.health,
-            .epoch = found.epoch,
-            .term = found.term,
-            .size = consensus_view(cluster->consensus)->size,
-        };
-        snprintf(event.name, sizeof event.name, "%s", found.name);
-        snprintf(event.text, sizeof event.text, "%s", found.text);
-        cluster_tell(cluster, &event);
-    }
+    while (event_log_next(&cluster->events, &cluster->events_told, &event))
+        if (cluster->on_event)
+            cluster->on_event(cluster->on_event_arg, &event);
 }
 
 static void end_group_spec(struct cluster *cluster, const struct job_news *news)
@@ -270,7 +246,7 @@ static void tell_jobs(struct cluster *cluster)
     struct job_news news;
 
     while (jobs_news(cluster->jobs, &news)) {
-        struct cluster_event event = {.kind = CLUSTER_JOB_WANTED, .who = news.who};
+        struct hearth_event *event;
         switch (news.kind) {
         case JOB_FORMED:
         case JOB_REFUSED:
@@ -280,8 +256,8 @@ static void tell_jobs(struct cluster *cluster)
             end_group_spec(cluster, &news);
             break;
         case JOB_WANTED:
-            snprintf(event.text, sizeof event.text, "%s", news.job);
-            cluster_tell(cluster, &event);
+            event = event_log_add(&cluster->events, HEARTH_EVENT_JOB_WANTED, &news.who);
+            snprintf(event->text, sizeof event->text, "%s", news.job);
             break;
         }
     }
@@ -414,7 +390,7 @@ void cluster_pump(struct cluster *cluster, uint64_t now_ns)
     tell_work(cluster, now_ns);
     probes_pump(cluster->probes, now_ns);
     gossip(cluster, now_ns);
-    tell_consensus(cluster);
     tell_jobs(cluster);
+    tell_events(cluster);
     cluster_flush(cluster);
 }

@@ -118,6 +118,8 @@ uint64_t engine_skew(const struct engine *engine, int rank);
  * connections since the engine was opened, and how many left in that time. What leaves without waiting is not
  * in there: it says nothing about the way. Any thread. */
 void engine_traffic(const struct engine *engine, int rank, uint64_t *bytes, uint64_t *busy_ns);
+/* Changes with every byte that comes from the peer. With the baton. */
+uint64_t engine_peer_heard(const struct engine *engine, int rank);
 
 /* Groups. `members` are ranks in the cluster, in group order, and contain our own. The view's pointers are
  * copied. */

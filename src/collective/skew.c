@@ -49,3 +49,8 @@ uint64_t engine_skew(const struct engine *engine, int rank)
 {
     return atomic_load_explicit(&engine->metrics->peer[rank].skew_ns, memory_order_relaxed);
 }
+
+uint64_t engine_peer_heard(const struct engine *engine, int rank)
+{
+    return engine->peers[rank].joined ? link_heard(&engine->peers[rank].link) : 0;
+}

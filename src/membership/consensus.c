@@ -232,8 +232,10 @@ static void health_changed(struct consensus *a, const struct voter *p, enum heal
         return;
     a->stir = true;
     /* A connection that ends after a goodbye is no sign of illness, and guests come and go. */
-    if (p->index >= 0 && !p->left && view_votes(&a->view, p->index))
-        event_add(a, CONSENSUS_HEALTH, &p->info);
+    if (p->index >= 0 && !p->left && view_votes(&a->view, p->index)) {
+        struct hearth_event *e = event_add(a, HEARTH_EVENT_HEALTH, &p->info);
+        snprintf(e->health, sizeof e->health, "%s", health_state_name(p->health.state));
+    }
 }
 
 /* Another preset may want to hear from us more often than ours wants to speak. */
@@ -594,14 +596,10 @@ int consensus_open(const struct consensus_setup *setup, struct consensus **out)
     *out = NULL;
     if (!a)
         return HEARTH_NO_MEMORY;
-    a->events = heap_alloc_raw(setup->heap, EVENTS_MAX, sizeof a->events[0]);
-    if (!a->events) {
-        heap_free(a);
-        return HEARTH_NO_MEMORY;
-    }
     a->heap = setup->heap;
     a->log = setup->log;
     a->outbox = setup->outbox;
+    a->events = setup->events;
     a->self = setup->self;
     a->preset = setup->health;
     a->answer_ns = a->preset->reconnect_ns;
@@ -625,6 +623,5 @@ void consensus_close(struct consensus *a)
         return;
     for (int i = 0; i < a->peer_count; i++)
         heap_free(a->peers[i]);
-    heap_free(a->events);
     heap_free(a);
 }

@@ -35,6 +35,7 @@
 #pragma once
 
 #include "core/log.h"
+#include "membership/event_log.h"
 #include "membership/health.h"
 #include "membership/outbox.h"
 #include "membership/view.h"
@@ -44,7 +45,8 @@ struct consensus;
 struct consensus_setup {
     struct heap *heap;
     struct log log;
-    struct outbox *outbox; /* messages go there */
+    struct outbox *outbox;    /* lent: messages go there */
+    struct event_log *events; /* lent: what happens to the view and its members */
     struct peer_info self;
     const struct health_preset *health;
     uint64_t seed; /* for jitter, and for drawing instances: never the same for two processes */
@@ -103,30 +105,7 @@ void consensus_why_stranded(const struct consensus *consensus, char *text, size_
 void consensus_why_not(const struct consensus *consensus, const struct identity *peer, char *text,
                        size_t size);
 
-/* ---- what people and other rooms want to know, oldest first; at most 256 are kept, then the oldest go ----
- */
-
-enum consensus_event_kind {
-    CONSENSUS_JOINED,      /* `who` is in the view now */
-    CONSENSUS_LEFT,        /* `who` is not any more; `text` why */
-    CONSENSUS_LEADER,      /* `who` leads now */
-    CONSENSUS_VIEW,        /* another view (after its JOINED and LEFT) */
-    CONSENSUS_HEALTH,      /* `who` is now in `health` */
-    CONSENSUS_LOST_QUORUM, /* `text` who is missing and what to do; told when it lasts, not for a moment */
-    CONSENSUS_QUORUM,      /* it is there again */
-    CONSENSUS_CONFLICT,    /* two instances run jobs; `text` */
-    CONSENSUS_COPIED_KEY   /* `who`: one key on two machines; `text` names both */
-};
-#define CONSENSUS_TEXT_MAX 256
-struct consensus_event {
-    enum consensus_event_kind kind;
-    struct identity who;
-    char name[PEER_NAME_MAX];
-    enum health_state health;
-    uint64_t instance, epoch, term;
-    char text[CONSENSUS_TEXT_MAX];
-};
-bool consensus_event(struct consensus *consensus, struct consensus_event *event); /* false: none */
+#define CONSENSUS_TEXT_MAX 256 /* as in struct hearth_event */
 
 /* Counters for metrics. */
 struct consensus_counts {

@@ -6,29 +6,18 @@
 
 #include "membership/consensus_state.h"
 
-struct consensus_event *event_add(struct consensus *a, enum consensus_event_kind kind,
-                                  const struct peer_info *who)
+struct hearth_event *event_add(struct consensus *a, enum hearth_event_kind kind, const struct peer_info *who)
 {
-    if (a->event_count == EVENTS_MAX) {
-        a->event_first = (a->event_first + 1) % EVENTS_MAX;
-        a->event_count--;
-    }
-    struct consensus_event *e = &a->events[(a->event_first + a->event_count++) % EVENTS_MAX];
-    memset(e, 0, sizeof *e);
-    e->kind = kind;
-    e->instance = a->view.instance;
+    struct hearth_event *e = event_log_add(a->events, kind, who ? &who->id : NULL);
     e->epoch = a->view.epoch;
     e->term = a->view.term;
-    if (who) {
-        const struct voter *p = peer_find(a, &who->id);
-        e->who = who->id;
-        e->health = p ? p->health.state : HEALTH_UNKNOWN;
-        memcpy(e->name, who->name, sizeof e->name);
-    }
+    e->members = a->view.size;
+    if (who)
+        snprintf(e->name, sizeof e->name, "%s", who->name);
     return e;
 }
 
-void event_text(struct consensus_event *event, const char *format, ...)
+void event_text(struct hearth_event *event, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -36,21 +25,12 @@ void event_text(struct consensus_event *event, const char *format, ...)
     va_end(args);
 }
 
-bool consensus_event(struct consensus *a, struct consensus_event *event)
-{
-    if (a->event_count == 0)
-        return false;
-    *event = a->events[a->event_first];
-    a->event_first = (a->event_first + 1) % EVENTS_MAX;
-    a->event_count--;
-    return true;
-}
-
 /* Why a member of the old view is not in the present one. */
-static void left_why(struct consensus *a, struct consensus_event *e, const struct view *old)
+static void tell_left(struct consensus *a, const struct view *old, int index)
 {
-    const struct voter *p = peer_find(a, &e->who);
-    if (!view_votes(old, view_find(old, &e->who)))
+    struct hearth_event *e = event_add(a, HEARTH_EVENT_LEFT, &old->members[index]);
+    const struct voter *p = peer_find(a, &old->members[index].id);
+    if (!view_votes(old, index))
         event_text(e, "its visit as a guest is over");
     else if (p && p->left)
         event_text(e, "it left");
@@ -69,16 +49,16 @@ void event_view(struct consensus *a, const struct view *old)
     const struct view *now = &a->view;
     for (int i = 0; i < old->size; i++)
         if (view_find(now, &old->members[i].id) < 0)
-            left_why(a, event_add(a, CONSENSUS_LEFT, &old->members[i]), old);
+            tell_left(a, old, i);
     for (int i = 0; i < now->size; i++)
         if (view_find(old, &now->members[i].id) < 0)
-            event_text(event_add(a, CONSENSUS_JOINED, &now->members[i]), "%s",
+            event_text(event_add(a, HEARTH_EVENT_JOINED, &now->members[i]), "%s",
                        view_votes(now, i) ? "" : "as a guest");
     const struct peer_info *leader = &now->members[now->leader];
     if (old->size == 0 || old->instance != now->instance ||
         !identity_equal(&old->members[old->leader].id, &leader->id))
-        event_add(a, CONSENSUS_LEADER, leader);
-    event_add(a, CONSENSUS_VIEW, NULL);
+        event_add(a, HEARTH_EVENT_LEADER, leader);
+    event_add(a, HEARTH_EVENT_VIEW, NULL);
     log_write(&a->log, HEARTH_LOG_INFO, "HEARTH-VIEW",
               "view %llu of instance %llx, term %llu: %d members, %s leads", (unsigned long long)now->epoch,
               (unsigned long long)now->instance, (unsigned long long)now->term, now->size, leader->name);
@@ -107,8 +87,8 @@ void consensus_why_stranded(const struct consensus *a, char *text, size_t size)
 
 void event_quorum(struct consensus *a)
 {
-    struct consensus_event *e =
-        event_add(a, a->has_quorum ? CONSENSUS_QUORUM : CONSENSUS_LOST_QUORUM, &a->self);
+    struct hearth_event *e =
+        event_add(a, a->has_quorum ? HEARTH_EVENT_QUORUM_BACK : HEARTH_EVENT_QUORUM_LOST, &a->self);
     if (!a->has_quorum)
         consensus_why_stranded(a, e->text, sizeof e->text);
     log_write(&a->log, HEARTH_LOG_WARN, a->has_quorum ? "HEARTH-QUORUM" : "HEARTH-LOST-QUORUM", "%s",
@@ -127,7 +107,7 @@ static void copied_key_tell(struct consensus *a, struct voter *p, const struct p
     char id[NODE_ID_SHORT];
     node_id_short(&p->info.id.node, id);
     p->copied = true;
-    struct consensus_event *e = event_add(a, CONSENSUS_COPIED_KEY, &p->info);
+    struct hearth_event *e = event_add(a, HEARTH_EVENT_TROUBLE, &p->info);
     event_text(e,
                "%s and %s are two machines with one key (%s): delete the key file on one of them, "
                "it makes its own",

@@ -190,7 +190,7 @@ static void tell_conflict(struct consensus *a, struct voter *p)
     bool both = a->busy && self_leads(a) && a->has_quorum && (p->beat.flags & BEAT_BUSY) &&
                 (p->beat.flags & BEAT_QUORUM);
     if (both && !p->conflict_told) {
-        struct consensus_event *e = event_add(a, CONSENSUS_CONFLICT, &p->info);
+        struct hearth_event *e = event_add(a, HEARTH_EVENT_TROUBLE, &p->info);
         event_text(e,
                    "jobs run in two instances of this cluster, ours (%d members) and that of %s (%d): "
                    "they stay apart until one has ended",

@@ -6,10 +6,9 @@
 #include "membership/consensus.h"
 #include "security/digest.h"
 
-#define PEERS_MAX  192 /* nodes we are joined to, and members we are not joined to */
-#define PAST_MAX   64  /* instances we have been in */
-#define PROXY_MAX  8   /* members that left and gave us their vote */
-#define EVENTS_MAX 256
+#define PEERS_MAX 192 /* nodes we are joined to, and members we are not joined to */
+#define PAST_MAX  64  /* instances we have been in */
+#define PROXY_MAX 8   /* members that left and gave us their vote */
 
 #define GATHER_NS (40 * NS_PER_MS) /* changes that come together make one view */
 #define TRIES_MIN 2                /* a call after so many others is heard though one's own leader lives */
@@ -178,8 +177,7 @@ struct consensus {
     struct view scratch;                    /* of the message at hand */
     uint8_t message[VIEW_LEN_MAX + 64];     /* being written */
 
-    struct consensus_event *events;
-    int event_first, event_count;
+    struct event_log *events;
     struct consensus_counts counts;
 };
 
@@ -241,9 +239,8 @@ void evidence_think(struct consensus *a);
 uint64_t evidence_deadline(const struct consensus *a);
 
 /* consensus_events.c */
-struct consensus_event *event_add(struct consensus *a, enum consensus_event_kind kind,
-                                  const struct peer_info *who);
-void event_text(struct consensus_event *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct hearth_event *event_add(struct consensus *a, enum hearth_event_kind kind, const struct peer_info *who);
+void event_text(struct hearth_event *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void event_view(struct consensus *a, const struct view *old); /* joined, left, leader, view */
 void event_quorum(struct consensus *a);
 void copied_key_check(struct consensus *a, struct voter *p);

@@ -12,30 +12,29 @@
 #include "node/secure.h"
 #include "os/host.h"
 
+#define SAMPLES_MAX (4 * VIEW_MEMBERS_MAX) /* members of groups in one look: most nodes are in one group */
+
 /* ---- what inner nodes know ---- */
 
-struct sample {
-    struct identity peer;
-    uint64_t bytes, busy_ns, late_ns;
-};
-
 /* Under both locks: what has happened since the last look. */
-static int sample_formed(struct cluster_group *f, struct sample samples[static VIEW_MEMBERS_MAX])
+static int sample_formed(struct cluster_group *f, struct cluster_sample *samples)
 {
     struct engine *engine = f->inner->engine;
     int count = 0;
     mutex_lock(&f->inner->baton);
     for (int rank = 0; rank < f->spec.size; rank++) {
-        uint64_t bytes = 0, busy_ns = 0;
+        uint64_t bytes = 0, busy_ns = 0, heard = engine_peer_heard(engine, rank);
         if (rank == f->spec.rank)
             continue;
         engine_traffic(engine, rank, &bytes, &busy_ns);
-        samples[count++] = (struct sample){
+        samples[count++] = (struct cluster_sample){
             .peer = f->spec.members[rank],
+            .heard = heard != f->heard[rank],
             .bytes = bytes - f->bytes[rank],
             .busy_ns = busy_ns - f->busy_ns[rank],
             .late_ns = engine_skew(engine, rank),
         };
+        f->heard[rank] = heard;
         f->bytes[rank] = bytes;
         f->busy_ns[rank] = busy_ns;
     }
@@ -57,25 +56,20 @@ static void sum_moved(struct cluster_group *f, uint64_t *sent, uint64_t *receive
 static void take_samples(void *arg)
 {
     struct cluster_groups *r = arg;
-    struct sample samples[VIEW_MEMBERS_MAX];
+    struct cluster_sample samples[SAMPLES_MAX];
     struct list *item, *after;
     uint64_t sent = 0, received = 0;
     int count = 0;
     mutex_lock(&r->lock);
-    LIST_EACH (item, after, &r->cluster_group) { /* most nodes are in one; of several the last counts */
+    LIST_EACH (item, after, &r->cluster_group) {
         struct cluster_group *f = container_of(item, struct cluster_group, item);
-        int found = sample_formed(f, samples);
-        count = found > 0 ? found : count;
+        if (count + f->spec.size <= SAMPLES_MAX)
+            count += sample_formed(f, samples + count);
         sum_moved(f, &sent, &received);
     }
     mutex_unlock(&r->lock);
-    if (sent > 0 ||
-        received > 0) /* a first look may come before cluster_open has returned, and there are no groups */
-        cluster_moved(r->cluster, sent, received);
-    for (int i = 0; i < count; i++) {
-        cluster_traffic(r->cluster, &samples[i].peer, samples[i].bytes, samples[i].busy_ns);
-        cluster_skew(r->cluster, &samples[i].peer, samples[i].late_ns);
-    }
+    if (count > 0) /* before cluster_open has returned there are no groups */
+        cluster_take_samples(r->cluster, samples, count, sent, received);
 }
 
 /* "peers": how each group is joined to each of its members, and why that way. */
@@ -310,12 +304,10 @@ void cluster_groups_leave(struct cluster_group *f, bool finished)
     list_remove(&f->item);
     sum_moved(f, &sent, &received);
     mutex_unlock(&r->lock);
-    cluster_moved(r->cluster, sent, received);
+    cluster_take_samples(r->cluster, NULL, 0, sent, received);
     f->inner->cluster_group = NULL;
     hearth_node_close(f->inner);
     cluster_end(r->cluster, &f->spec, finished);
-    for (int rank = 0; rank < f->spec.size; rank++)
-        cluster_apart(r->cluster, &f->spec.members[rank]);
     heap_free(f);
 }
 

@@ -20,7 +20,8 @@ struct cluster_group {
     struct ring_order arranged; /* as its rings go round now, under the cluster groups's lock */
     struct cluster_watch watch;
     /* As last told to the cluster: */
-    uint64_t bytes[VIEW_MEMBERS_MAX], busy_ns[VIEW_MEMBERS_MAX]; /* by rank, while the line was full */
+    uint64_t heard[VIEW_MEMBERS_MAX];                            /* by rank: engine_peer_heard */
+    uint64_t bytes[VIEW_MEMBERS_MAX], busy_ns[VIEW_MEMBERS_MAX]; /* likewise, while the line was full */
     uint64_t sent, received;                                     /* to and from all */
 };
 
@@ -40,8 +41,6 @@ struct cluster_groups {
     struct list cluster_group, calls;
     struct transport_choices choices;
     uint64_t event_place; /* hearth_node_next_event */
-    hearth_event_fn *on_event;
-    void *on_event_arg;
 };
 
 /* Takes key, secret and list out of the opening. The node's when it succeeds. */

@@ -465,41 +465,16 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *giv
 
 /* ---- news ---- */
 
-static void event_fill(struct hearth_event *event, const struct cluster_event *from)
-{
-    static const enum hearth_event_kind kinds[] = {
-        [CLUSTER_MEMBER_JOINED] = HEARTH_EVENT_JOINED,    [CLUSTER_MEMBER_LEFT] = HEARTH_EVENT_LEFT,
-        [CLUSTER_MEMBER_HEALTH] = HEARTH_EVENT_HEALTH,    [CLUSTER_LEADER_CHANGED] = HEARTH_EVENT_LEADER,
-        [CLUSTER_VIEW_CHANGED] = HEARTH_EVENT_VIEW,       [CLUSTER_QUORUM_LOST] = HEARTH_EVENT_QUORUM_LOST,
-        [CLUSTER_QUORUM_BACK] = HEARTH_EVENT_QUORUM_BACK, [CLUSTER_JOB_WANTED] = HEARTH_EVENT_JOB_WANTED,
-        [CLUSTER_TROUBLE] = HEARTH_EVENT_TROUBLE,
-    };
-    *event = (struct hearth_event){
-        .size = sizeof *event,
-        .kind = kinds[from->kind],
-        .epoch = from->epoch,
-        .term = from->term,
-        .members = from->size,
-    };
-    if (from->who.instance != 0)
-        node_id_text(&from->who.node, event->id);
-    snprintf(event->name, sizeof event->name, "%s", from->name);
-    snprintf(event->text, sizeof event->text, "%s", from->text);
-    if (from->kind == CLUSTER_MEMBER_HEALTH)
-        snprintf(event->health, sizeof event->health, "%s", health_state_name(from->health));
-}
-
 /* HEARTH_PENDING: another thread was faster, or none has come. */
 static int take_event(struct cluster_groups *r, struct hearth_event *given,
                       const struct cluster_patience *patience)
 {
-    struct cluster_event found;
     struct hearth_event event;
     mutex_lock(&r->lock);
     uint64_t place = r->event_place;
     mutex_unlock(&r->lock);
     cluster_wait_event(r->cluster, place, patience);
-    bool some = cluster_next_event(r->cluster, &place, &found);
+    bool some = cluster_next_event(r->cluster, &place, &event);
     mutex_lock(&r->lock);
     bool mine = some && place > r->event_place;
     if (mine)
@@ -507,7 +482,6 @@ static int take_event(struct cluster_groups *r, struct hearth_event *given,
     mutex_unlock(&r->lock);
     if (!mine)
         return HEARTH_PENDING;
-    event_fill(&event, &found);
     sized_write(given, given->size, &event, sizeof event);
     return HEARTH_OK;
 }
@@ -533,25 +507,13 @@ int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_
     return status;
 }
 
-static void pass_event(void *arg, const struct cluster_event *found)
-{
-    const struct cluster_groups *r = arg;
-    struct hearth_event event;
-    event_fill(&event, found);
-    r->on_event(r->on_event_arg, &event);
-}
-
 int hearth_node_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "on_event", &r);
     if (status != HEARTH_OK)
         return status;
-    cluster_on_event(r->cluster, NULL, NULL); /* from here on nobody reads what is changed now */
-    r->on_event = fn;
-    r->on_event_arg = arg;
-    if (fn)
-        cluster_on_event(r->cluster, pass_event, r);
+    cluster_on_event(r->cluster, fn, arg);
     return HEARTH_OK;
 }
 

@@ -188,17 +188,14 @@ static void schedule(struct sim_cluster *t, int house)
         t, (struct sim_cluster_event){.at_ns = at, .kind = SIM_CLUSTER_TICK, .to = house, .who = h->info.id});
 }
 
-static void tell_events(struct sim_cluster *t, int house)
+static void trace_events(struct sim_cluster *t, int house)
 {
-    static const char *const names[] = {"joined", "left",   "leader",   "view",      "health",
-                                        "stuck",  "quorum", "conflict", "copied key"};
-    struct consensus_event e;
-    while (consensus_event(t->houses[house].consensus, &e))
-        if (t->trace)
-            sim_cluster_trace(t, "%2d  %-10s %s %s %s [%" PRIx64 " epoch %" PRIu64 " term %" PRIu64 "]",
-                              house, names[e.kind], e.name,
-                              e.kind == CONSENSUS_HEALTH ? health_state_name(e.health) : "", e.text,
-                              e.instance, e.epoch, e.term);
+    static const char *const names[] = {"",       "joined", "left",   "leader", "view",
+                                        "health", "stuck",  "quorum", "wanted", "trouble"};
+    struct hearth_event e;
+    while (event_log_next(&t->happened, &t->happened_seen, &e))
+        sim_cluster_trace(t, "%2d  %-10s %s %s %s [epoch %" PRIu64 " term %" PRIu64 "]", house, names[e.kind],
+                          e.name, e.health, e.text, e.epoch, e.term);
 }
 
 static void looked_after(struct sim_cluster *t, int house)
@@ -206,7 +203,7 @@ static void looked_after(struct sim_cluster *t, int house)
     if (t->tenant)
         t->tenant->look(t, house);
     empty_outbox(t, house);
-    tell_events(t, house);
+    trace_events(t, house);
     facts_check(t, house);
     schedule(t, house);
     t->steps++;
@@ -260,6 +257,7 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     h->instance = h->epoch = 0;
     h->busy = false;
     setup.now_ns = t->now_ns;
+    setup.events = &t->happened;
     if (consensus_open(&setup, &h->consensus) != HEARTH_OK)
         abort();
     h->state = HOUSE_LIVES;
@@ -333,7 +331,7 @@ void sim_cluster_leave(struct sim_cluster *t, int house)
     sim_cluster_trace(t, "%2d  LEAVE", house);
     consensus_leave(t->houses[house].consensus, sim_cluster_clock(t, house));
     empty_outbox(t, house);
-    tell_events(t, house);
+    trace_events(t, house);
     for (int i = 0; i < t->size; i++) {
         t->roads[house][i].linked = false;
         if (i != house) /* what it said still arrives: the connection ends behind it */

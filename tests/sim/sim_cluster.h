@@ -70,6 +70,8 @@ struct sim_cluster {
     size_t event_count, event_room;
     struct sim_cluster_fact *facts; /* what was ever decided */
     size_t fact_count, fact_room;
+    struct event_log happened; /* to any of them; traced at once */
+    uint64_t happened_seen;
     FILE *trace; /* NULL: none */
     uint64_t messages, steps;
     char failure[512]; /* what does not hold; "" while all does */

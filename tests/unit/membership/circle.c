@@ -23,6 +23,7 @@ void circle_start(struct circle *c)
         outbox_init(&c->outbox[i], &c->heap);
         struct consensus_setup setup = {.heap = &c->heap,
                                         .outbox = &c->outbox[i],
+                                        .events = &c->events[i],
                                         .self = c->info[i],
                                         .health = health_preset_find("default"),
                                         .seed = 100 + (uint64_t)i,
@@ -123,9 +124,14 @@ int circle_leader(const struct circle *c)
     return leader;
 }
 
-bool circle_event(struct circle *c, int who, enum consensus_event_kind kind, struct consensus_event *event)
+bool circle_next_event(struct circle *c, int who, struct hearth_event *event)
 {
-    while (consensus_event(c->who[who], event))
+    return event_log_next(&c->events[who], &c->events_seen[who], event);
+}
+
+bool circle_event(struct circle *c, int who, enum hearth_event_kind kind, struct hearth_event *event)
+{
+    while (circle_next_event(c, who, event))
         if (event->kind == kind)
             return true;
     return false;

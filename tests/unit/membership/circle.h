@@ -14,6 +14,8 @@ struct circle {
     struct consensus *who[CIRCLE_MAX]; /* NULL: it has died */
     struct peer_info info[CIRCLE_MAX];
     struct outbox outbox[CIRCLE_MAX];
+    struct event_log events[CIRCLE_MAX];
+    uint64_t events_seen[CIRCLE_MAX]; /* places of circle_next_event */
     bool linked[CIRCLE_MAX][CIRCLE_MAX];
     bool mute[CIRCLE_MAX]; /* its messages are lost */
 };
@@ -27,4 +29,5 @@ void circle_run(struct circle *c, uint64_t ns);
 void circle_die(struct circle *c, int who, enum parting how); /* the others see the connection end */
 int circle_leader(const struct circle *c);                    /* who leads; -1: nobody, -2: several */
 /* The next event of this kind that `who` has; false: none. Others before it are dropped. */
-bool circle_event(struct circle *c, int who, enum consensus_event_kind kind, struct consensus_event *event);
+bool circle_event(struct circle *c, int who, enum hearth_event_kind kind, struct hearth_event *event);
+bool circle_next_event(struct circle *c, int who, struct hearth_event *event); /* of any kind */

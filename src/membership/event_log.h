@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last events of a cluster, in their public form: state machines add them, programs and people read
+ * them. */
+#pragma once
+
+#include <hearth.h>
+
+#include "core/identity.h"
+
+#define EVENT_LOG_MAX 256
+
+struct event_log {
+    uint64_t count; /* ever */
+    struct hearth_event events[EVENT_LOG_MAX];
+};
+
+/* Takes the place of the oldest one. `who` NULL or all zero: the event is about no node. The caller fills in
+ * the rest. */
+struct hearth_event *event_log_add(struct event_log *log, enum hearth_event_kind kind,
+                                   const struct identity *who);
+/* The next event that this reader has not seen; false: none. Readers keep their place (begin with 0) and
+ * skip what is gone. */
+bool event_log_next(const struct event_log *log, uint64_t *place, struct hearth_event *event);
