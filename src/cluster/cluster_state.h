@@ -30,13 +30,6 @@ struct cluster_request {
     char text[JOB_TEXT_MAX];    /* why */
 };
 
-/* A node that we are joined to; consensus_peer has its description. */
-struct cluster_linked {
-    struct identity id;
-    bool works_with_us; /* it is in a group with us */
-    uint64_t late_ns;   /* as in struct cluster_sample */
-};
-
 /* A member that we could not be joined with. */
 struct cluster_unreached {
     struct identity id;
@@ -62,8 +55,6 @@ struct cluster {
     struct control_socket *control;
 
     uint64_t groups_sent, groups_received; /* bytes of all groups, ever */
-    struct cluster_linked linked[PEER_SET_MAX];
-    int linked_count;
     bool gossip_due;
     struct cluster_unreached unreached[JOB_UNREACHED_MAX];
 
@@ -94,8 +85,6 @@ void cluster_scan_network(struct cluster *cluster, uint64_t now_ns);
 /* paths.c: what comes goes where it belongs. */
 void cluster_pump(struct cluster *cluster, uint64_t now_ns);
 void cluster_flush(struct cluster *cluster); /* messages that wait */
-/* NULL: we are not joined to it. */
-struct cluster_linked *cluster_find_linked(struct cluster *cluster, const struct identity *id);
 
 /* status.c */
 void cluster_write_json(struct cluster *cluster, struct text_buf *buf);

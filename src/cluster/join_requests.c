@@ -272,13 +272,8 @@ void cluster_end(struct cluster *cluster, const struct group_spec *spec, bool fi
     mutex_lock(&cluster->lock);
     finished &= jobs_whole(cluster->jobs, spec->id);
     jobs_end(cluster->jobs, spec->id, clock_real());
-    for (int rank = 0; rank < spec->size; rank++) {
-        struct cluster_linked *linked = cluster_find_linked(cluster, &spec->members[rank]);
-        if (linked) {
-            linked->works_with_us = false;
-            linked->late_ns = 0;
-        }
-    }
+    for (int rank = 0; rank < spec->size; rank++)
+        consensus_works(cluster->consensus, &spec->members[rank], false, 0);
     mutex_unlock(&cluster->lock);
     event_signal(&cluster->wake);
     if (finished)
@@ -313,14 +308,10 @@ void cluster_take_samples(struct cluster *cluster, const struct cluster_sample *
     cluster->groups_received += received;
     for (int i = 0; i < count; i++) {
         const struct cluster_sample *sample = &samples[i];
-        struct cluster_linked *linked = cluster_find_linked(cluster, &sample->peer);
         if (sample->heard)
             consensus_heard(cluster->consensus, &sample->peer, now_ns);
         probes_traffic(cluster->probes, &sample->peer, sample->bytes, sample->busy_ns);
-        if (linked) {
-            linked->works_with_us = true;
-            linked->late_ns = sample->late_ns;
-        }
+        consensus_works(cluster->consensus, &sample->peer, true, sample->late_ns);
     }
     mutex_unlock(&cluster->lock);
 }

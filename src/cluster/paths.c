@@ -14,33 +14,15 @@
 
 /* ---- who is there ---- */
 
-struct cluster_linked *cluster_find_linked(struct cluster *cluster, const struct identity *id)
-{
-    for (int i = 0; i < cluster->linked_count; i++)
-        if (identity_equal(&cluster->linked[i].id, id))
-            return &cluster->linked[i];
-    return NULL;
-}
-
 static void link_up(struct cluster *cluster, const struct peer_info *info, uint64_t now_ns)
 {
-    struct cluster_linked *linked = cluster_find_linked(cluster, &info->id);
+    const struct health *known = consensus_health(cluster->consensus, &info->id);
 
-    if (!linked && cluster->linked_count == PEER_SET_MAX) {
-        peer_set_drop(cluster->peer_set, &info->id, "this node is joined to as many as it can be");
-        return;
-    }
-    if (!linked) {
-        linked = &cluster->linked[cluster->linked_count++];
-        linked->late_ns = 0;
-        linked->works_with_us = false;
+    if (!known || !known->linked) {
         cluster->links_made++;
-        const struct health *known = consensus_health(cluster->consensus, &info->id);
-        if (known && known->answered > 0)
-            cluster->links_again++;
+        cluster->links_again += known && known->answered > 0;
     }
-    linked->id = info->id;
-    for (int i = 0; i < JOB_UNREACHED_MAX; i++) /* by a new way, or at a new address */
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++) /* by a new path, or at a new address */
         if (identity_equal(&cluster->unreached[i].id, &info->id))
             cluster->unreached[i].until_ns = 0;
     consensus_linked(cluster->consensus, info, now_ns);
@@ -51,11 +33,6 @@ static void link_up(struct cluster *cluster, const struct peer_info *info, uint6
 
 static void link_down(struct cluster *cluster, const struct identity *id, uint64_t now_ns)
 {
-    struct cluster_linked *linked = cluster_find_linked(cluster, id);
-
-    if (!linked)
-        return;
-    *linked = cluster->linked[--cluster->linked_count];
     cluster->links_lost++;
     consensus_unlinked(cluster->consensus, id, PARTING_BROKE, now_ns);
 }
@@ -66,18 +43,17 @@ static void gossip(struct cluster *cluster, uint64_t now_ns)
 {
     const struct peer_info *all[PEER_SET_MAX];
     uint8_t message[GOSSIP_LEN_MAX];
-    int count = 0;
+    int count = 0, place = 0;
 
     if (now_ns < cluster->gossip_ns)
         return;
     cluster->gossip_ns = now_ns + GOSSIP_NS;
     cluster->gossip_due = false;
-    for (int i = 0; i < cluster->linked_count; i++)
-        if ((all[count] = consensus_peer(cluster->consensus, &cluster->linked[i].id)))
-            count++;
+    while (count < PEER_SET_MAX && (all[count] = consensus_next_linked(cluster->consensus, &place)))
+        count++;
     size_t len = gossip_encode(all, count, message, sizeof message);
-    for (int i = 0; len > 0 && i < cluster->linked_count; i++)
-        outbox_put(&cluster->outbox, &cluster->linked[i].id, MESSAGE_PEERS, message, len);
+    for (int i = 0; len > 0 && i < count; i++)
+        outbox_put(&cluster->outbox, &all[i]->id, MESSAGE_PEERS, message, len);
 }
 
 struct gossip_ear {
@@ -269,7 +245,9 @@ static void tell_jobs(struct cluster *cluster)
 static void watch_trust(struct cluster *cluster, uint64_t now_ns)
 {
     struct trust_list *list = credentials_trust(cluster->setup.credentials);
+    const struct peer_info *peer;
     struct error why;
+    int place = 0;
 
     if (!list || now_ns < cluster->trust_ns)
         return;
@@ -279,11 +257,12 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
         log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-TRUST",
                   "the list of who may come stays as it was: %s", why.text);
     cluster->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
-    for (int i = 0; status == HEARTH_OK && i < cluster->linked_count; i++) {
-        const struct identity *id = &cluster->linked[i].id;
-        enum trust_verdict verdict = trust_list_judge(list, &id->node);
+    if (status != HEARTH_OK)
+        return;
+    while ((peer = consensus_next_linked(cluster->consensus, &place))) {
+        enum trust_verdict verdict = trust_list_judge(list, &peer->id.node);
         if (verdict != TRUST_YES)
-            peer_set_drop(cluster->peer_set, id, trust_verdict_text(verdict));
+            peer_set_drop(cluster->peer_set, &peer->id, trust_verdict_text(verdict));
     }
 }
 
@@ -291,12 +270,12 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
  * this way or another, is joined anew. */
 static void drop_silent(struct cluster *cluster)
 {
-    for (int i = 0; i < cluster->linked_count; i++) {
-        const struct identity *id = &cluster->linked[i].id;
-        const struct health *h = consensus_health(cluster->consensus, id);
-        if (h && h->linked && h->state == HEALTH_DEAD)
-            peer_set_drop(cluster->peer_set, id, "nothing was heard from it for long");
-    }
+    const struct peer_info *peer;
+    int place = 0;
+
+    while ((peer = consensus_next_linked(cluster->consensus, &place)))
+        if (consensus_health(cluster->consensus, &peer->id)->state == HEALTH_DEAD)
+            peer_set_drop(cluster->peer_set, &peer->id, "nothing was heard from it for long");
 }
 
 /* ---- what machines must know of each other ---- */
@@ -358,14 +337,14 @@ static void tell_work(struct cluster *cluster, uint64_t now_ns)
 /* Round trips that beats have measured, for the map. */
 static void tell_round_trips(struct cluster *cluster, uint64_t now_ns)
 {
-    const struct peer_info *self = peer_set_self(cluster->peer_set);
+    const struct peer_info *self = peer_set_self(cluster->peer_set), *peer;
+    int place = 0;
 
     if (now_ns < cluster->measure_ns)
         return;
-    for (int i = 0; i < cluster->linked_count; i++) {
-        const struct peer_info *peer = consensus_peer(cluster->consensus, &cluster->linked[i].id);
-        const struct health *h = peer ? consensus_health(cluster->consensus, &peer->id) : NULL;
-        if (!h || h->latency_ns == 0)
+    while ((peer = consensus_next_linked(cluster->consensus, &place))) {
+        const struct health *h = consensus_health(cluster->consensus, &peer->id);
+        if (h->latency_ns == 0)
             continue;
         uint64_t beats = h->answered + h->failed;
         uint32_t loss_ppm = beats > 0 ? (uint32_t)(h->failed * 1000000 / beats) : 0;

@@ -82,8 +82,8 @@ static bool slow_line(struct cluster *cluster, struct slow_line *slow, struct id
     if (t->size != view->size || t->epoch != view->epoch)
         return false;
     for (int i = 0; i < view->size; i++) {
-        const struct cluster_linked *linked = cluster_find_linked(cluster, &view->members[i].id);
-        if (!identity_equal(self, &view->members[i].id) && (!linked || !linked->works_with_us))
+        const struct health *h = consensus_health(cluster->consensus, &view->members[i].id);
+        if (!identity_equal(self, &view->members[i].id) && (!h || !h->works_with_us))
             continue;
         hosts[count] = view->members[i].host_id;
         members[count++] = i;
@@ -94,22 +94,24 @@ static bool slow_line(struct cluster *cluster, struct slow_line *slow, struct id
     return true;
 }
 
-/* Who is late, and much later than anybody else; NULL: nobody. */
-static const struct cluster_linked *latest(const struct cluster *cluster)
+/* The node that is late, and much later than any other; NULL: none. */
+static const struct peer_info *latest(const struct cluster *cluster)
 {
-    const struct cluster_linked *worst = NULL;
-    uint64_t second = 0;
+    const struct peer_info *worst = NULL, *peer;
+    uint64_t first = 0, second = 0;
+    int place = 0;
 
-    for (int i = 0; i < cluster->linked_count; i++) {
-        const struct cluster_linked *l = &cluster->linked[i];
-        if (!worst || l->late_ns > worst->late_ns) {
-            second = worst ? worst->late_ns : 0;
-            worst = l;
-        } else if (l->late_ns > second) {
-            second = l->late_ns;
+    while ((peer = consensus_next_linked(cluster->consensus, &place))) {
+        uint64_t late_ns = consensus_health(cluster->consensus, &peer->id)->late_ns;
+        if (!worst || late_ns > first) {
+            second = first;
+            first = late_ns;
+            worst = peer;
+        } else if (late_ns > second) {
+            second = late_ns;
         }
     }
-    return worst && worst->late_ns > STRAGGLER_NS && worst->late_ns > 2 * second ? worst : NULL;
+    return first > STRAGGLER_NS && first > 2 * second ? worst : NULL;
 }
 
 /* Lateness travels: members that wait for a slow line are late for others in turn, all round a ring. So if
@@ -117,7 +119,7 @@ static const struct cluster_linked *latest(const struct cluster *cluster)
  * the member that comes later than all others. */
 static void find_straggler(struct cluster *cluster, struct straggler *found)
 {
-    const struct cluster_linked *late = latest(cluster);
+    const struct peer_info *late = latest(cluster);
     struct slow_line slow;
 
     *found = (struct straggler){.why = ""};
@@ -129,7 +131,7 @@ static void find_straggler(struct cluster *cluster, struct straggler *found)
     } else if (late) {
         found->who = late->id;
         snprintf(found->why, sizeof found->why, "its pieces come %.0f ms after the first",
-                 (double)late->late_ns / (double)NS_PER_MS);
+                 (double)consensus_health(cluster->consensus, &late->id)->late_ns / (double)NS_PER_MS);
     }
 }
 
@@ -151,7 +153,6 @@ static void put_member(struct cluster *cluster, struct text_buf *p, int rank, co
 {
     static const char *const cpus[] = {"avx2", "avx512", "neon", "aes", NULL};
     static const char *const roles[] = {"demo", "bench", "guest", NULL};
-    const struct cluster_linked *linked = cluster_find_linked(cluster, &f->id);
     const struct health *h = consensus_health(cluster->consensus, &f->id);
     bool self = identity_equal(&f->id, &peer_set_self(cluster->peer_set)->id);
     bool slow = straggler->why[0] != '\0' && identity_equal(&f->id, &straggler->who);
@@ -166,7 +167,7 @@ static void put_member(struct cluster *cluster, struct text_buf *p, int rank, co
     put_flags(p, "cpu", f->cpu, cpus);
     put_text(p, "system", f->platform);
     put_flags(p, "flags", f->features, roles);
-    text_buf_print(p, ", \"late_us\": %.1f, \"straggler\": %s", linked ? (double)linked->late_ns / 1000 : 0,
+    text_buf_print(p, ", \"late_us\": %.1f, \"straggler\": %s", h ? (double)h->late_ns / 1000 : 0,
                    slow ? "true" : "false");
     put_text(p, "slow_why", slow ? straggler->why : "");
     text_buf_print(p, "}");
@@ -456,9 +457,11 @@ void cluster_write_metrics(struct cluster *cluster, struct text_buf *p)
     const struct view *view = consensus_view(cluster->consensus);
     struct consensus_counts counts;
     struct peer_set_traffic messages = peer_set_traffic(cluster->peer_set);
+    const struct peer_info *peer;
+    int place = 0;
 
     consensus_count(cluster->consensus, &counts);
-    put_metric(p, "connected_peers", "gauge", cluster->linked_count);
+    put_metric(p, "connected_peers", "gauge", counts.linked);
     put_metric(p, "healthy_peers", "gauge", counts.healthy);
     put_metric(p, "degraded_peers", "gauge", counts.degraded);
     put_metric(p, "unhealthy_peers", "gauge", counts.unhealthy);
@@ -478,10 +481,10 @@ void cluster_write_metrics(struct cluster *cluster, struct text_buf *p)
     put_metric(p, "message_bytes_sent_total", "counter", (double)messages.sent);
     put_metric(p, "message_bytes_received_total", "counter", (double)messages.received);
     put_metric(p, "messages_dropped_total", "counter", (double)messages.dropped);
-    for (int i = 0; i < cluster->linked_count; i++) {
+    while ((peer = consensus_next_linked(cluster->consensus, &place))) {
         char who[NODE_ID_SHORT];
-        node_id_short(&cluster->linked[i].id.node, who);
+        node_id_short(&peer->id.node, who);
         text_buf_print(p, "hearth_member_late_seconds{member=\"%s\"} %.9f\n", who,
-                       (double)cluster->linked[i].late_ns * 1e-9);
+                       (double)consensus_health(cluster->consensus, &peer->id)->late_ns * 1e-9);
     }
 }

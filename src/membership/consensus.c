@@ -501,6 +501,15 @@ void consensus_heard(struct consensus *a, const struct identity *peer, uint64_t 
         think(a);
 }
 
+void consensus_works(struct consensus *a, const struct identity *peer, bool works, uint64_t late_ns)
+{
+    struct voter *p = peer_find(a, peer);
+    if (!p)
+        return;
+    p->health.works_with_us = works;
+    p->health.late_ns = late_ns;
+}
+
 void consensus_describe(struct consensus *a, const struct peer_info *self, uint64_t now_ns)
 {
     if (a->state == CONSENSUS_GONE)
@@ -586,6 +595,16 @@ const struct peer_info *consensus_peer(const struct consensus *a, const struct i
 {
     const struct voter *p = peer_find(a, peer);
     return p ? &p->info : NULL;
+}
+
+const struct peer_info *consensus_next_linked(const struct consensus *a, int *place)
+{
+    while (*place < a->peer_count) {
+        const struct voter *p = a->peers[(*place)++];
+        if (p->health.linked)
+            return &p->info;
+    }
+    return NULL;
 }
 
 /* ---- opening ---- */

@@ -68,6 +68,8 @@ void consensus_unlinked(struct consensus *consensus, const struct identity *peer
                         uint64_t now_ns);
 /* Anything else that came from it shows that it lives (traffic of operations). */
 void consensus_heard(struct consensus *consensus, const struct identity *peer, uint64_t now_ns);
+/* It is in a group with us, where its pieces come so late; or in none any more. */
+void consensus_works(struct consensus *consensus, const struct identity *peer, bool works, uint64_t late_ns);
 /* A message of one of its kinds. Malformed ones change nothing: HEARTH_PROTOCOL with what is wrong. */
 int MUST_CHECK consensus_input(struct consensus *consensus, const struct identity *from, uint8_t kind,
                                const void *payload, size_t len, uint64_t now_ns, const char **what);
@@ -99,6 +101,8 @@ const struct health *consensus_health(const struct consensus *consensus,
                                       const struct identity *peer); /* or NULL */
 /* A node that we are joined to, or a member that we were, as it described itself last; NULL: neither. */
 const struct peer_info *consensus_peer(const struct consensus *consensus, const struct identity *peer);
+/* The nodes that we are joined to, one after the other (*place begins with 0); NULL: no more. */
+const struct peer_info *consensus_next_linked(const struct consensus *consensus, int *place);
 /* Why too few are heard, and what to do: for people. */
 void consensus_why_stranded(const struct consensus *consensus, char *text, size_t size);
 /* One sentence why a node that is linked is not (yet) in our view; "" if it is. */
@@ -111,6 +115,7 @@ void consensus_why_not(const struct consensus *consensus, const struct identity 
 struct consensus_counts {
     uint64_t elections_started, elections_won, elections_timed_out, views;
     uint64_t leading_ns, following_ns;      /* up to the last tick */
+    int linked;                             /* nodes that we are joined to */
     int healthy, degraded, unhealthy, dead; /* members but ourselves */
 };
 void consensus_count(const struct consensus *consensus, struct consensus_counts *counts);

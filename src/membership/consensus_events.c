@@ -188,6 +188,8 @@ void consensus_why_not(const struct consensus *a, const struct identity *peer, c
 void consensus_count(const struct consensus *a, struct consensus_counts *counts)
 {
     *counts = a->counts;
+    for (int i = 0; i < a->peer_count; i++)
+        counts->linked += a->peers[i]->health.linked;
     for (int i = 0; i < a->view.size; i++) {
         if (!a->member[i])
             continue;

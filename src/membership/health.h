@@ -34,6 +34,8 @@ struct health {
     uint32_t missed;           /* beats in a row */
     uint64_t answered, failed; /* ever */
     uint64_t paused_ns;        /* we ourselves did not run until then: nobody else's silence counts before */
+    bool works_with_us;        /* it is in a group with us */
+    uint64_t late_ns;          /* how late its pieces come there */
 };
 void health_init(struct health *h, const struct health_preset *preset, uint64_t now_ns);
 void health_linked(struct health *h, uint64_t now_ns);
