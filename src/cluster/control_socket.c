@@ -2,10 +2,12 @@
 /* The control socket: answers one question of each who comes and is of our user. */
 #include "cluster/control_socket.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "connect/dial_driver.h"
+#include "core/hash.h"
 #include "os/clock.h"
 
 #define CLIENTS_MAX  8
@@ -396,4 +398,9 @@ int control_socket_ask(struct heap *heap, const char *path, const char *question
         status = take_answer(&a, heap, answer);
     sock_close(a.fd);
     return status;
+}
+
+void control_socket_place(const char *folder, uint32_t user, char *path, size_t size)
+{
+    snprintf(path, size, "unix:@hearth-%" PRIu32 "-%016" PRIx64, user, hash64(0, folder, strlen(folder)));
 }

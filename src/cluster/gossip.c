@@ -12,8 +12,7 @@ size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *t
     put_u16(&w, (uint16_t)count);
     for (int i = 0; i < count; i++) {
         const struct peer_info *f = peer_set[i];
-        put_bytes(&w, f->id.node.bytes, NODE_ID_LEN);
-        put_u64(&w, f->id.instance);
+        identity_put(&w, &f->id);
         peer_addrs_put(&w, f);
     }
     return w.bad ? 0 : (size_t)(w.at - (uint8_t *)target);
@@ -23,10 +22,8 @@ static void read_node(struct reader *r, gossip_fn *fn, void *arg)
 {
     struct peer_info peer;
 
-    get_bytes(r, peer.id.node.bytes, NODE_ID_LEN);
-    peer.id.instance = get_u64(r);
-    if (!peer_addrs_get(r, &peer) || peer.id.instance == 0)
-        r->bad = true;
+    (void)identity_get(r, &peer.id);
+    (void)peer_addrs_get(r, &peer);
     for (int i = 0; fn && i < peer.addr_count; i++) {
         struct sock_addr addr = sock_addr_of(&peer.addrs[i]);
         fn(arg, &peer.id, &addr);

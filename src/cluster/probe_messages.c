@@ -4,18 +4,6 @@
 
 #define LOSS_MAX 1000000u
 
-static void put_identity(struct writer *w, const struct identity *id)
-{
-    put_bytes(w, id->node.bytes, NODE_ID_LEN);
-    put_u64(w, id->instance);
-}
-
-static void get_identity(struct reader *r, struct identity *id)
-{
-    get_bytes(r, id->node.bytes, NODE_ID_LEN);
-    id->instance = get_u64(r);
-}
-
 static size_t written(const struct writer *w, const void *target)
 {
     return w->bad ? 0 : (size_t)(w->at - (const uint8_t *)target);
@@ -36,7 +24,7 @@ size_t probe_order_encode(const struct probe_order *order, void *target, size_t 
     bool known = order->addr.len > 0 && sock_addr_to_net(&order->addr, &addr);
 
     put_u32(&w, order->number);
-    put_identity(&w, &order->to);
+    identity_put(&w, &order->to);
     put_u8(&w, known ? (uint8_t)net_addr_len(&addr) : 0);
     if (known)
         net_addr_put(&w, &addr);
@@ -49,7 +37,7 @@ bool probe_order_decode(struct probe_order *order, const void *source, size_t le
     struct net_addr addr;
 
     *order = (struct probe_order){.number = get_u32(&r)};
-    get_identity(&r, &order->to);
+    (void)identity_get(&r, &order->to);
     uint8_t addr_len = get_u8(&r);
     if (r.bad || reader_left(&r) != addr_len)
         return bad(what, "a probe of a wrong length");
@@ -74,7 +62,7 @@ size_t measured_encode(const struct measured *m, void *target, size_t size)
     put_u8(&w, (uint8_t)m->count);
     put_u16(&w, 0);
     for (int i = 0; i < m->count; i++) {
-        put_identity(&w, &m->paths[i].to);
+        identity_put(&w, &m->paths[i].to);
         put_u32(&w, m->paths[i].mbit_x10);
         put_u32(&w, m->paths[i].round_trip_us);
         put_u32(&w, m->paths[i].loss_ppm);
@@ -87,13 +75,13 @@ size_t measured_encode(const struct measured *m, void *target, size_t size)
 
 static bool path_get(struct reader *r, struct measured_path *path, const char **what)
 {
-    get_identity(r, &path->to);
+    (void)identity_get(r, &path->to);
     path->mbit_x10 = get_u32(r);
     path->round_trip_us = get_u32(r);
     path->loss_ppm = get_u32(r);
     path->kind = get_u8(r);
     path->how = get_u8(r);
-    if (get_u16(r) != 0 || path->loss_ppm > LOSS_MAX || path->kind > PATH_OTHER ||
+    if (get_u16(r) != 0 || r->bad || path->loss_ppm > LOSS_MAX || path->kind > PATH_OTHER ||
         path->how > MEASURED_TRAFFIC)
         return bad(what, "a measured way with a field out of range");
     if ((path->how == MEASURED_NOT) != (path->mbit_x10 == 0))

@@ -103,8 +103,7 @@ void job_record_put(struct writer *w, const struct view *ran)
     put_u8(w, (uint8_t)ran->leader);
     put_u8(w, (uint8_t)ran->size);
     for (int i = 0; i < ran->size; i++) {
-        put_bytes(w, ran->members[i].id.node.bytes, NODE_ID_LEN);
-        put_u64(w, ran->members[i].id.instance);
+        identity_put(w, &ran->members[i].id);
         put_u8(w, (uint8_t)((ran->members[i].features & PEER_GUEST ? 1 : 0) |
                             (ran->members[i].features & JOB_TOOK_PART ? 2 : 0) |
                             (ran->members[i].features & JOB_FIRST ? 4 : 0)));
@@ -124,10 +123,9 @@ bool job_record_get(struct reader *r, struct view *ran)
         return false;
     for (int i = 0; i < size; i++) {
         struct identity *id = &ran->members[i].id;
-        get_bytes(r, id->node.bytes, NODE_ID_LEN);
-        id->instance = get_u64(r);
+        (void)identity_get(r, id);
         uint8_t flags = get_u8(r);
-        if (r->bad || id->instance == 0 || flags > 7 || (flags & 6) == 4 || view_find(ran, id) >= 0)
+        if (r->bad || flags > 7 || (flags & 6) == 4 || view_find(ran, id) >= 0)
             return false;
         ran->members[i].features =
             (flags & 1 ? PEER_GUEST : 0) | (flags & 2 ? JOB_TOOK_PART : 0) | (flags & 4 ? JOB_FIRST : 0);
@@ -149,23 +147,6 @@ bool job_text_ok(const char *text)
 bool job_name_ok(const char *name)
 {
     return name[0] != '\0' && strlen(name) < JOB_NAME_MAX && job_text_ok(name);
-}
-
-static void put_name(struct writer *w, const char *name)
-{
-    put_u8(w, (uint8_t)strlen(name));
-    put_bytes(w, name, strlen(name));
-}
-
-static bool get_name(struct reader *r, char *name, size_t size)
-{
-    size_t len = get_u8(r);
-
-    if (r->bad || len >= size)
-        return false;
-    get_bytes(r, name, len);
-    name[len] = '\0';
-    return !r->bad && strlen(name) == len && job_text_ok(name);
 }
 
 bool job_file_begin(struct reader *r, const void *bytes, size_t len, int *count, const char **what)
@@ -190,11 +171,11 @@ bool job_file_begin(struct reader *r, const void *bytes, size_t len, int *count,
 bool job_file_next(struct reader *r, struct job_memory *m)
 {
     m->process = get_u64(r);
-    if (m->process == 0 || !get_name(r, m->job, sizeof m->job) || !job_name_ok(m->job) ||
+    if (m->process == 0 || !text_get(r, m->job, sizeof m->job) || !job_name_ok(m->job) ||
         !job_record_get(r, &m->ran))
         return false;
     for (int i = 0; i < m->ran.size; i++)
-        if (!get_name(r, m->ran.members[i].name, sizeof m->ran.members[i].name))
+        if (!text_get(r, m->ran.members[i].name, sizeof m->ran.members[i].name))
             return false;
     return true;
 }
@@ -202,10 +183,10 @@ bool job_file_next(struct reader *r, struct job_memory *m)
 void job_file_put(struct writer *w, const struct job_memory *m)
 {
     put_u64(w, m->process);
-    put_name(w, m->job);
+    text_put(w, m->job, sizeof m->job);
     job_record_put(w, &m->ran);
     for (int i = 0; i < m->ran.size; i++)
-        put_name(w, m->ran.members[i].name);
+        text_put(w, m->ran.members[i].name, sizeof m->ran.members[i].name);
 }
 
 size_t job_file_end(uint8_t *bytes, size_t entries_len, int count)

@@ -58,5 +58,5 @@ void job_file_put(struct writer *w, const struct job_memory *memory);
 #define JOB_FILE_HEAD 8
 size_t job_file_end(uint8_t *bytes, size_t entries_len, int count); /* room for 4 bytes more */
 
-bool job_text_ok(const char *text); /* printable messages only */
-bool job_name_ok(const char *name); /* 1 to 63 printable messages */
+bool job_text_ok(const char *text); /* printable characters only */
+bool job_name_ok(const char *name); /* 1 to 63 printable characters */

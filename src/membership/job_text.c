@@ -231,13 +231,10 @@ static void why_not_yet(const struct jobs *jobs, const struct job_slot *slot, ch
     }
 }
 
-void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size)
+void jobs_why_not(struct jobs *jobs, const char *job, char *text, size_t size)
 {
-    const struct job_slot *slot = NULL;
+    const struct job_slot *slot = jobs_slot(jobs, job);
 
-    for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].request.job, job) == 0)
-            slot = &jobs->slots[i];
     text[0] = '\0';
     if (!slot)
         snprintf(text, size, "this node does not ask for it");

@@ -39,7 +39,7 @@ void jobs_close(struct jobs *jobs)
     heap_free(jobs);
 }
 
-static struct job_slot *find_slot(struct jobs *jobs, const char *job)
+struct job_slot *jobs_slot(struct jobs *jobs, const char *job)
 {
     for (int i = 0; i < JOBS_MAX; i++)
         if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].request.job, job) == 0)
@@ -89,7 +89,7 @@ int jobs_request(struct jobs *jobs, const struct job_request *request, uint64_t 
     int status = check_request(request, error);
     if (status)
         return status;
-    struct job_slot *slot = find_slot(jobs, request->job);
+    struct job_slot *slot = jobs_slot(jobs, request->job);
     if (slot && slot->state == SLOT_WAITING)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "this node asks for job %s already", request->job);
     if (slot && slot->state == SLOT_RUNNING)
@@ -112,7 +112,7 @@ int jobs_request(struct jobs *jobs, const struct job_request *request, uint64_t 
 
 int jobs_remember(struct jobs *jobs, const char *job, const struct view *ran, uint64_t now_ns)
 {
-    struct job_slot *slot = find_slot(jobs, job);
+    struct job_slot *slot = jobs_slot(jobs, job);
     struct view *copy = NULL;
 
     if (!slot || slot->state != SLOT_WAITING || (!ran && !slot->ran))
@@ -130,7 +130,7 @@ int jobs_remember(struct jobs *jobs, const char *job, const struct view *ran, ui
 void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *ids, int count,
                     uint64_t now_ns)
 {
-    struct job_slot *slot = find_slot(jobs, job);
+    struct job_slot *slot = jobs_slot(jobs, job);
     size_t len = (size_t)count * sizeof *ids;
 
     if (!slot || slot->state != SLOT_WAITING ||
@@ -144,7 +144,7 @@ void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *i
 
 void jobs_withdraw(struct jobs *jobs, const char *job, uint64_t now_ns)
 {
-    struct job_slot *slot = find_slot(jobs, job);
+    struct job_slot *slot = jobs_slot(jobs, job);
 
     if (!slot || (slot->spec && slot->formed_told))
         return;
@@ -286,7 +286,7 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
 {
     const struct form *form = &jobs->scratch.form;
     const struct group_spec *f = &form->spec;
-    struct job_slot *slot = find_slot(jobs, f->job);
+    struct job_slot *slot = jobs_slot(jobs, f->job);
     int rank = -1;
 
     if (f->instance != jobs->view.instance || f->term != jobs->view.term)
@@ -497,6 +497,65 @@ uint64_t jobs_deadline(const struct jobs *jobs)
 
 /* ---- What is so ---- */
 
+bool jobs_takes_part(struct jobs *jobs, uint64_t spec)
+{
+    const struct job_slot *slot = find_part(jobs, spec);
+
+    return slot && slot->state == SLOT_RUNNING;
+}
+
+bool jobs_runs(struct jobs *jobs, const char *job)
+{
+    const struct job_slot *slot = jobs_slot(jobs, job);
+
+    return slot && slot->state == SLOT_RUNNING;
+}
+
+bool jobs_whole(struct jobs *jobs, uint64_t spec)
+{
+    const struct job_slot *slot = find_part(jobs, spec);
+
+    return slot && !slot->broken;
+}
+
+uint64_t jobs_lost(struct jobs *jobs, uint64_t spec)
+{
+    const struct job_slot *slot = find_part(jobs, spec);
+
+    return slot ? slot->lost : 0;
+}
+
+/* As soon as it is called, and not only when it says that it has come: in between it is joined. */
+static bool is_called(const struct jobs *jobs, const struct identity *member)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->leader.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        for (int r = 0; run->ours && !run->ended && r < run->size; r++)
+            if (identity_equal(&run->members[r], member))
+                return true;
+    }
+    return false;
+}
+
+int jobs_taking_part(const struct jobs *jobs, struct identity members[static VIEW_MEMBERS_MAX])
+{
+    int count = 0;
+
+    if (!jobs->leader.taken && jobs_running(jobs))
+        members[count++] = jobs->setup.self;
+    for (int i = 0; jobs->leader.taken && i < jobs->view.size; i++) {
+        const struct told *told = &jobs->leader.told[i];
+        bool at_work = is_called(jobs, &jobs->view.members[i].id);
+        for (int k = 0; k < told->parts && !at_work; k++)
+            at_work = !told->part[k].over;
+        if (at_work)
+            members[count++] = jobs->view.members[i].id;
+    }
+    return count;
+}
+
 int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
 {
     for (int i = 0; i < jobs->lines; i++)
@@ -546,7 +605,7 @@ bool jobs_news(struct jobs *jobs, struct job_news *news)
     *news = (struct job_news){.kind = JOB_WANTED};
     for (int i = 0; i < jobs->wanteds; i++) {
         struct wanted *wanted = &jobs->wanted[i];
-        const struct job_slot *slot = find_slot(jobs, wanted->job);
+        const struct job_slot *slot = jobs_slot(jobs, wanted->job);
         if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we request for it, or are about to */
             continue;
         wanted->told = true;

@@ -113,17 +113,17 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 bool jobs_running(const struct jobs *jobs);
 /* Leader: likewise, and it has lasted for a while. Who has just begun gives way to others that work. */
 bool jobs_busy(const struct jobs *jobs, uint64_t now_ns);
-bool jobs_takes_part(const struct jobs *jobs, uint64_t spec); /* we do, and it has not ended */
-bool jobs_runs(const struct jobs *jobs, const char *job);     /* likewise, in any formation of it */
+bool jobs_takes_part(struct jobs *jobs, uint64_t spec); /* we do, and it has not ended */
+bool jobs_runs(struct jobs *jobs, const char *job);     /* likewise, in any formation of it */
 /* We hold it, and nobody was lost from it: who is not in it any more has left it on purpose. */
-bool jobs_whole(const struct jobs *jobs, uint64_t spec);
-uint64_t jobs_lost(const struct jobs *jobs, uint64_t spec); /* as in news, all of them */
+bool jobs_whole(struct jobs *jobs, uint64_t spec);
+uint64_t jobs_lost(struct jobs *jobs, uint64_t spec); /* as in news, all of them */
 /* Those who take part in any, or are called to; their number. Who does not lead knows only of itself. */
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static VIEW_MEMBERS_MAX]);
 /* What a request waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members
  * and takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". The same
  * as long as nothing has changed. "" if it runs. */
-void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size);
+void jobs_why_not(struct jobs *jobs, const char *job, char *text, size_t size);
 
 /* A line of the board: what the leader told all. */
 struct job_line {

@@ -241,3 +241,19 @@ void job_leader_form(struct jobs *jobs, uint64_t now_ns)
             job_leader_sooner(&leader->next_ns, due_ns);
     }
 }
+
+void group_spec_ring_order(const struct group_spec *f, struct ring_order *out)
+{
+    *out = (struct ring_order){
+        .size = f->size,
+        .sites = f->sites,
+        .inside_mbit_x10 = f->inside_mbit_x10,
+        .across_mbit_x10 = f->across_mbit_x10,
+        .inside_us = f->inside_us,
+        .across_us = f->across_us,
+    };
+    for (int rank = 0; rank < f->size; rank++) {
+        out->order[rank] = rank;
+        out->site[rank] = f->site[rank];
+    }
+}

@@ -8,52 +8,15 @@
 
 /* ---- Pieces ---- */
 
-static void put_text(struct writer *w, const char *text)
-{
-    size_t len = strlen(text);
-
-    put_u8(w, (uint8_t)len); /* all texts have at most 255 messages */
-    put_bytes(w, text, len);
-}
-
-static bool get_text(struct reader *r, char *text, size_t size)
-{
-    size_t len = get_u8(r);
-
-    if (len >= size)
-        return false;
-    get_bytes(r, text, len);
-    text[len] = '\0';
-    return !r->bad && strlen(text) == len && job_text_ok(text);
-}
-
-static void put_identity(struct writer *w, const struct identity *id)
-{
-    put_bytes(w, id->node.bytes, NODE_ID_LEN);
-    put_u64(w, id->instance);
-}
-
-static bool get_identity(struct reader *r, struct identity *id)
-{
-    get_bytes(r, id->node.bytes, NODE_ID_LEN);
-    id->instance = get_u64(r);
-    return !r->bad && id->instance != 0;
-}
-
 /* False: malformed, or one of those before it. */
 static bool get_new_identity(struct reader *r, struct identity *ids, int at)
 {
-    if (!get_identity(r, &ids[at]))
+    if (!identity_get(r, &ids[at]))
         return false;
     for (int i = 0; i < at; i++)
         if (identity_equal(&ids[i], &ids[at]))
             return false;
     return true;
-}
-
-static size_t written(const struct writer *w, size_t size)
-{
-    return w->bad ? 0 : size - (size_t)(w->end - w->at);
 }
 
 static int malformed(const char **what, const char *how)
@@ -78,8 +41,8 @@ size_t report_encode(const struct report *report, void *target, size_t size)
         put_u64(&w, request->serial);
         put_u64(&w, request->done);
         put_u8(&w, (uint8_t)request->min);
-        put_text(&w, request->job);
-        put_text(&w, request->settings);
+        text_put(&w, request->job, sizeof request->job);
+        text_put(&w, request->settings, sizeof request->settings);
         put_u16(&w, (uint16_t)request->place_len);
         put_bytes(&w, request->place, request->place_len);
         put_u8(&w, request->ran || request->record);
@@ -89,19 +52,19 @@ size_t report_encode(const struct report *report, void *target, size_t size)
             put_bytes(&w, request->record, request->record_len);
         put_u8(&w, (uint8_t)request->unreached);
         for (int m = 0; m < request->unreached; m++)
-            put_identity(&w, &request->unreached_id[m]);
+            identity_put(&w, &request->unreached_id[m]);
     }
     for (int i = 0; i < report->parts; i++) {
         const struct report_part *part = &report->part[i];
         put_u64(&w, part->spec);
         put_u8(&w, part->over);
         put_u8(&w, (uint8_t)part->size);
-        put_text(&w, part->job);
-        put_text(&w, part->settings);
+        text_put(&w, part->job, sizeof part->job);
+        text_put(&w, part->settings, sizeof part->settings);
         for (int m = 0; m < part->size; m++)
-            put_identity(&w, &part->members[m]);
+            identity_put(&w, &part->members[m]);
     }
-    return written(&w, size);
+    return w.bad ? 0 : size - (size_t)(w.end - w.at);
 }
 
 /* Where the job ran last, if it did. */
@@ -135,8 +98,8 @@ static bool get_request(struct reader *r, struct report_request *request)
     request->done = get_u64(r);
     request->min = get_u8(r);
     if (request->serial == 0 || request->min < 1 || request->min > VIEW_MEMBERS_MAX ||
-        !get_text(r, request->job, sizeof request->job) || request->job[0] == '\0' ||
-        !get_text(r, request->settings, sizeof request->settings))
+        !text_get(r, request->job, sizeof request->job) || request->job[0] == '\0' ||
+        !text_get(r, request->settings, sizeof request->settings))
         return false;
     request->place_len = get_u16(r);
     request->place = r->at;
@@ -154,8 +117,8 @@ static bool get_part(struct reader *r, struct report_part *part, struct identity
     part->over = over == 1;
     part->members = members;
     if (part->spec == 0 || over > 1 || part->size < 1 || part->size > VIEW_MEMBERS_MAX ||
-        !get_text(r, part->job, sizeof part->job) || part->job[0] == '\0' ||
-        !get_text(r, part->settings, sizeof part->settings))
+        !text_get(r, part->job, sizeof part->job) || part->job[0] == '\0' ||
+        !text_get(r, part->settings, sizeof part->settings))
         return false;
     for (int m = 0; m < part->size; m++)
         if (!get_new_identity(r, members, m))
@@ -213,16 +176,16 @@ size_t form_encode(const struct form *form, void *target, size_t size)
     put_u32(&w, f->across_us);
     put_u8(&w, (uint8_t)f->size);
     put_u8(&w, f->sites);
-    put_text(&w, f->job);
+    text_put(&w, f->job, sizeof f->job);
     for (int i = 0; i < f->size; i++) {
-        put_identity(&w, &f->members[i]);
+        identity_put(&w, &f->members[i]);
         put_u64(&w, form->serial[i]);
         put_u64(&w, f->done[i]);
         put_u8(&w, f->site[i]);
         put_u16(&w, f->place_len[i]);
         put_bytes(&w, f->place[i], f->place_len[i]);
     }
-    return written(&w, size);
+    return w.bad ? 0 : size - (size_t)(w.end - w.at);
 }
 
 static bool get_form_member(struct reader *r, struct form *form, int at)
@@ -262,7 +225,7 @@ int form_decode(struct form *form, const void *source, size_t len, const char **
         return malformed(what, "a formation without number, or of no view");
     if (f->size < 1 || f->size > VIEW_MEMBERS_MAX)
         return malformed(what, "a formation of nobody, or of too many");
-    if (!get_text(&r, f->job, sizeof f->job) || f->job[0] == '\0')
+    if (!text_get(&r, f->job, sizeof f->job) || f->job[0] == '\0')
         return malformed(what, "a formation without job");
     for (int i = 0; i < f->size; i++)
         if (!get_form_member(&r, form, i))
@@ -291,20 +254,20 @@ size_t board_encode(const struct board *board, void *target, size_t size)
         put_u8(&w, (uint8_t)board->line[i].line.min);
         put_u8(&w, (uint8_t)board->line[i].line.waiting);
         put_u8(&w, (uint8_t)board->line[i].line.running);
-        put_text(&w, board->line[i].line.job);
-        put_text(&w, board->line[i].why);
+        text_put(&w, board->line[i].line.job, sizeof board->line[i].line.job);
+        text_put(&w, board->line[i].why, sizeof board->line[i].why);
     }
     for (int i = 0; i < board->ended; i++) {
         put_u64(&w, board->end[i].spec);
-        put_identity(&w, &board->end[i].who);
-        put_text(&w, board->end[i].why);
+        identity_put(&w, &board->end[i].who);
+        text_put(&w, board->end[i].why, sizeof board->end[i].why);
     }
     for (int i = 0; i < board->refused; i++) {
         put_u64(&w, board->refusal[i].serial);
         put_u8(&w, (uint8_t)board->refusal[i].reason);
-        put_text(&w, board->refusal[i].why);
+        text_put(&w, board->refusal[i].why, sizeof board->refusal[i].why);
     }
-    return written(&w, size);
+    return w.bad ? 0 : size - (size_t)(w.end - w.at);
 }
 
 static bool get_line(struct reader *r, struct board_line *at)
@@ -313,14 +276,14 @@ static bool get_line(struct reader *r, struct board_line *at)
     at->line.waiting = get_u8(r);
     at->line.running = get_u8(r);
     return at->line.min <= VIEW_MEMBERS_MAX && at->line.waiting <= VIEW_MEMBERS_MAX &&
-           at->line.running <= VIEW_MEMBERS_MAX && get_text(r, at->line.job, sizeof at->line.job) &&
-           at->line.job[0] != '\0' && get_text(r, at->why, sizeof at->why);
+           at->line.running <= VIEW_MEMBERS_MAX && text_get(r, at->line.job, sizeof at->line.job) &&
+           at->line.job[0] != '\0' && text_get(r, at->why, sizeof at->why);
 }
 
 static bool get_end(struct reader *r, struct board_end *end)
 {
     end->spec = get_u64(r);
-    return end->spec != 0 && get_identity(r, &end->who) && get_text(r, end->why, sizeof end->why);
+    return end->spec != 0 && identity_get(r, &end->who) && text_get(r, end->why, sizeof end->why);
 }
 
 static bool get_refusal(struct reader *r, struct board_refusal *refusal)
@@ -329,7 +292,7 @@ static bool get_refusal(struct reader *r, struct board_refusal *refusal)
     uint8_t reason = get_u8(r);
     refusal->reason = (enum hearth_reason)reason;
     return refusal->serial != 0 && reason != HEARTH_REASON_NONE && reason < REASON_COUNT &&
-           get_text(r, refusal->why, sizeof refusal->why);
+           text_get(r, refusal->why, sizeof refusal->why);
 }
 
 int board_decode(struct board *board, const void *source, size_t len, const char **what)

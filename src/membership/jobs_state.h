@@ -163,7 +163,10 @@ struct jobs {
     uint8_t bytes[MESSAGE_PAYLOAD_MAX];
 };
 
-/* jobs.c: to another node, or straight to ourselves. */
+/* jobs.c */
+struct job_slot *jobs_slot(struct jobs *jobs,
+                           const char *job); /* NULL: this member has nothing to do with it */
+/* To another node, or straight to ourselves. */
 void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const void *payload, size_t len,
                uint64_t now_ns);
 

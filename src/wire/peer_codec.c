@@ -53,6 +53,20 @@ bool long_text_get(struct reader *r, char *text, size_t size)
     return characters_get(r, text, get_u16(r), size);
 }
 
+void identity_put(struct writer *w, const struct identity *id)
+{
+    put_bytes(w, id->node.bytes, NODE_ID_LEN);
+    put_u64(w, id->instance);
+}
+
+bool identity_get(struct reader *r, struct identity *id)
+{
+    get_bytes(r, id->node.bytes, NODE_ID_LEN);
+    id->instance = get_u64(r);
+    r->bad |= id->instance == 0;
+    return !r->bad;
+}
+
 void peer_addrs_put(struct writer *w, const struct peer_info *peer)
 {
     put_u8(w, (uint8_t)peer->addr_count);
@@ -80,8 +94,7 @@ void peer_put(struct writer *w, const struct peer_info *peer)
     uint8_t bytes[PEER_LEN_MAX];
     struct writer inside = writer_of(bytes, sizeof bytes - 2);
 
-    put_bytes(&inside, peer->id.node.bytes, NODE_ID_LEN);
-    put_u64(&inside, peer->id.instance);
+    identity_put(&inside, &peer->id);
     put_u64(&inside, peer->machine);
     put_u64(&inside, peer->host_id);
     put_u32(&inside, peer->features);
@@ -101,8 +114,7 @@ void peer_put(struct writer *w, const struct peer_info *peer)
 static bool inside_get(struct reader *r, struct peer_info *peer)
 {
     memset(peer, 0, sizeof *peer);
-    get_bytes(r, peer->id.node.bytes, NODE_ID_LEN);
-    peer->id.instance = get_u64(r);
+    (void)identity_get(r, &peer->id);
     peer->machine = get_u64(r);
     peer->host_id = get_u64(r);
     peer->features = get_u32(r);
@@ -110,8 +122,8 @@ static bool inside_get(struct reader *r, struct peer_info *peer)
     peer->memory_mib = get_u32(r);
     peer->cores = get_u16(r);
     peer->cpu = get_u16(r);
-    return peer->id.instance != 0 && text_get(r, peer->name, sizeof peer->name) &&
-           text_get(r, peer->platform, sizeof peer->platform) && peer_addrs_get(r, peer);
+    return text_get(r, peer->name, sizeof peer->name) && text_get(r, peer->platform, sizeof peer->platform) &&
+           peer_addrs_get(r, peer);
 }
 
 bool peer_get(struct reader *r, struct peer_info *peer)

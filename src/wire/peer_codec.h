@@ -14,6 +14,9 @@ void peer_put(struct writer *w, const struct peer_info *peer);
  * the peer's own length is from a later version and skipped. */
 bool peer_get(struct reader *r, struct peer_info *peer);
 
+/* Its identity alone, as it begins a peer: 40 bytes. */
+void identity_put(struct writer *w, const struct identity *id);
+bool identity_get(struct reader *r, struct identity *id); /* false and r->bad: without an instance */
 /* Its addresses alone, as they end a peer. */
 void peer_addrs_put(struct writer *w, const struct peer_info *peer);
 bool peer_addrs_get(struct reader *r, struct peer_info *peer);
