@@ -47,19 +47,19 @@ static enum hearth_dtype source_type(struct job job)
 
 static void run(const struct kernels *set, struct job job, void *target, const void *source, size_t count)
 {
-    scale_fn *const scales[] = {set->multiply_f32, set->multiply_f64, set->divide_f32, set->divide_f64};
+    enum hearth_dtype dtype = source_type(job);
     switch (job.kind) {
     case REDUCE:
-        set->reduce[job.which][job.op](target, target, source, count);
+        set->reduce(dtype, job.op, target, target, source, count);
         break;
     case WIDEN:
-        set->widen[job.which](target, source, count);
+        set->widen(dtype, target, source, count);
         break;
     case NARROW:
-        set->narrow[job.which](target, source, count);
+        set->narrow((enum hearth_dtype)job.which, target, source, count);
         break;
     case SCALE:
-        scales[job.which](target, count, 0.7);
+        (job.which < 2 ? set->multiply : set->divide)(dtype, target, count, 0.7);
         break;
     }
 }

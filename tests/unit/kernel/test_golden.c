@@ -97,7 +97,7 @@ TEST(reduce)
             snprintf(name, sizeof name, "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             for (int s = 0; s < set_count; s++) {
                 memcpy(target, acc, sizeof target);
-                sets[s]->reduce[d][op](target, target, source, COUNT);
+                sets[s]->reduce(dtype, op, target, target, source, COUNT);
                 check(sets[s], name, target, COUNT * dtype_size(dtype));
             }
         }
@@ -112,10 +112,10 @@ TEST(convert)
         cases_fill(&seed, wide, source, COUNT);
         for (int s = 0; s < set_count; s++) {
             snprintf(name, sizeof name, "widen.%s", hearth_dtype_name(dtype));
-            sets[s]->widen[d](target, acc, COUNT);
+            sets[s]->widen(dtype, target, acc, COUNT);
             check(sets[s], name, target, COUNT * dtype_size(wide));
             snprintf(name, sizeof name, "narrow.%s", hearth_dtype_name(dtype));
-            sets[s]->narrow[d](target, source, COUNT);
+            sets[s]->narrow(dtype, target, source, COUNT);
             check(sets[s], name, target, COUNT * dtype_size(dtype));
         }
     }
@@ -125,17 +125,17 @@ static void check_scale(const struct kernels *set, scale_fn *scale, const char *
 {
     uint64_t seed = (uint64_t)dtype;
     cases_fill(&seed, dtype, target, COUNT);
-    scale(target, COUNT, 0.3);
+    scale(dtype, target, COUNT, 0.3);
     check(set, what, target, COUNT * dtype_size(dtype));
 }
 
 TEST(scale)
 {
     for (int s = 0; s < set_count; s++) {
-        check_scale(sets[s], sets[s]->multiply_f32, "multiply.f32", HEARTH_F32);
-        check_scale(sets[s], sets[s]->multiply_f64, "multiply.f64", HEARTH_F64);
-        check_scale(sets[s], sets[s]->divide_f32, "divide.f32", HEARTH_F32);
-        check_scale(sets[s], sets[s]->divide_f64, "divide.f64", HEARTH_F64);
+        check_scale(sets[s], sets[s]->multiply, "multiply.f32", HEARTH_F32);
+        check_scale(sets[s], sets[s]->multiply, "multiply.f64", HEARTH_F64);
+        check_scale(sets[s], sets[s]->divide, "divide.f32", HEARTH_F32);
+        check_scale(sets[s], sets[s]->divide, "divide.f64", HEARTH_F64);
     }
 }
 

@@ -101,8 +101,8 @@ static void make_canonical(struct example *e)
 {
     static struct example copy;
     memcpy(&copy, e, sizeof copy);
-    sets[0]->widen[HEARTH_F32](e->e, copy.e, sizeof copy.e / 4);
-    sets[0]->widen[HEARTH_F32](e->single, copy.single, sizeof copy.single / 4);
+    sets[0]->widen(HEARTH_F32, e->e, copy.e, sizeof copy.e / 4);
+    sets[0]->widen(HEARTH_F32, e->single, copy.single, sizeof copy.single / 4);
 }
 
 /* The whole example is compared: what is around the target too. */

@@ -77,7 +77,7 @@ static void check_reduce(enum hearth_dtype dtype, const void *acc, const void *s
     for (int s = 0; s < set_count; s++)
         for (int op = 0; op < cases_ops((int)dtype); op++) {
             memcpy(got, acc, count * size);
-            sets[s]->reduce[dtype][op](got, got, source, count);
+            sets[s]->reduce(dtype, op, got, got, source, count);
             for (size_t i = 0; i < count; i++) {
                 uint64_t a = element(acc, i, size), b = element(source, i, size), r = element(got, i, size);
                 if (r == reduce_one(dtype, op, a, b))
@@ -161,8 +161,8 @@ TEST(minimum_and_maximum_by_hand)
         uint32_t low[6], high[6];
         memcpy(low, a, sizeof a);
         memcpy(high, a, sizeof a);
-        sets[s]->reduce[HEARTH_F32][KERNEL_MIN](low, low, b, 6);
-        sets[s]->reduce[HEARTH_F32][KERNEL_MAX](high, high, b, 6);
+        sets[s]->reduce(HEARTH_F32, KERNEL_MIN, low, low, b, 6);
+        sets[s]->reduce(HEARTH_F32, KERNEL_MAX, high, high, b, 6);
         assert_memory_equal(low, least, sizeof least);
         assert_memory_equal(high, most, sizeof most);
     }
@@ -174,11 +174,11 @@ TEST(integers_wrap)
         int32_t a[3] = {INT32_MAX, INT32_MIN, -1}, b[3] = {1, -1, -1};
         int64_t c[1] = {INT64_MIN}, d[1] = {-1};
         int8_t e[2] = {-128, 100}, f[2] = {-1, 100};
-        sets[s]->reduce[HEARTH_I32][KERNEL_SUM](a, a, b, 3);
+        sets[s]->reduce(HEARTH_I32, KERNEL_SUM, a, a, b, 3);
         assert_true(a[0] == INT32_MIN && a[1] == INT32_MAX && a[2] == -2);
-        sets[s]->reduce[HEARTH_I64][KERNEL_PROD](c, c, d, 1);
+        sets[s]->reduce(HEARTH_I64, KERNEL_PROD, c, c, d, 1);
         assert_true(c[0] == INT64_MIN);
-        sets[s]->reduce[HEARTH_I8][KERNEL_PROD](e, e, f, 2);
+        sets[s]->reduce(HEARTH_I8, KERNEL_PROD, e, e, f, 2);
         assert_true(e[0] == -128 && e[1] == 16);
     }
 }
@@ -189,9 +189,9 @@ TEST(small_floats_round_once)
     for (int s = 0; s < set_count; s++) {
         uint16_t f16[] = {0x3c00, 0x3c01, 0x7bff, 0x0001}, more[] = {0x1000, 0x1000, 0x7bff, 0x0001};
         uint16_t bf16[] = {0x3f80, 0x3f81, 0x7f7f}, much[] = {0x3b80, 0x3b80, 0x7f7f};
-        sets[s]->reduce[HEARTH_F16][KERNEL_SUM](f16, f16, more, 4);
+        sets[s]->reduce(HEARTH_F16, KERNEL_SUM, f16, f16, more, 4);
         assert_true(f16[0] == 0x3c00 && f16[1] == 0x3c02 && f16[2] == 0x7c00 && f16[3] == 0x0002);
-        sets[s]->reduce[HEARTH_BF16][KERNEL_SUM](bf16, bf16, much, 3);
+        sets[s]->reduce(HEARTH_BF16, KERNEL_SUM, bf16, bf16, much, 3);
         assert_true(bf16[0] == 0x3f80 && bf16[1] == 0x3f82 && bf16[2] == 0x7f80);
     }
 }
@@ -202,8 +202,8 @@ static void check_scale_f32(const struct kernels *set, const float *source, size
     assert_true(count <= 256);
     memcpy(product, source, count * sizeof(float));
     memcpy(quotient, source, count * sizeof(float));
-    set->multiply_f32(product, count, factor);
-    set->divide_f32(quotient, count, factor);
+    set->multiply(HEARTH_F32, product, count, factor);
+    set->divide(HEARTH_F32, quotient, count, factor);
     for (size_t i = 0; i < count; i++) {
         float p = (float)((double)source[i] * (double)(float)factor);
         float q = (float)((double)source[i] / (double)(float)factor);
@@ -218,8 +218,8 @@ static void check_scale_f64(const struct kernels *set, const double *source, siz
     assert_true(count <= 256);
     memcpy(product, source, count * sizeof(double));
     memcpy(quotient, source, count * sizeof(double));
-    set->multiply_f64(product, count, factor);
-    set->divide_f64(quotient, count, factor);
+    set->multiply(HEARTH_F64, product, count, factor);
+    set->divide(HEARTH_F64, quotient, count, factor);
     for (size_t i = 0; i < count; i++) {
         double p = source[i] * factor, q = source[i] / factor;
         assert_true(bits_of_f64(product[i]) == (isnan(p) ? CASE_NAN_F64 : bits_of_f64(p)));

@@ -77,7 +77,7 @@ TEST(climbs_to_where_enough_reach)
             start.step = seed % 2 ? 1 : 1 << 18;
             start.guess = (uint32_t)cases_next(&seed);
             struct sift_search end = start;
-            sets[0]->sift->climb(x, count, &end);
+            sift_climb(sets[0]->sift, x, count, &end);
             assert_int_equal(end.count, reached(x, count, end.bits));
             assert_true(end.count >= keep);
             assert_true(end.count == keep || end.top - end.bits <= end.step);
@@ -85,7 +85,7 @@ TEST(climbs_to_where_enough_reach)
             assert_true(end.above < keep);
             for (int s = 1; s < set_count; s++) {
                 struct sift_search same = start;
-                sets[s]->sift->climb(x, count, &same);
+                sift_climb(sets[s]->sift, x, count, &same);
                 assert_int_equal(same.bits, end.bits);
                 assert_int_equal(same.count, end.count);
                 assert_int_equal(same.top, end.top);
