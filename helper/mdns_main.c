@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "helper/mdns_net.h"
-#include "os/leash.h"
 #include "os/sandbox.h"
+#include "os/spawn.h"
 
 #define CACHE_ENTRIES 16384 /* records of one interface that avahi remembers */
 #define TURN_MS       1000  /* at least so often we look at interfaces and clocks */

@@ -22,8 +22,8 @@
 #include "cli/demo/racer.h"
 #include "cli/run/launch_message.h"
 #include "cli/shared/secret_handover.h"
-#include "os/leash.h"
 #include "os/random.h"
+#include "os/spawn.h"
 
 #define STEPS_EXPECTED 110 /* of the first lane */
 #define LIKE_FACTOR    2

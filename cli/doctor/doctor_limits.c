@@ -19,7 +19,7 @@
 #include "cli/shared/text.h"
 #include "kernel/kernel.h"
 #include "os/clock.h"
-#include "os/processor.h"
+#include "os/host.h"
 #include "os/sock.h"
 
 /* ---- other programs ---- */

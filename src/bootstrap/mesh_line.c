@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "os/clock.h"
-#include "os/tcp_facts.h"
+#include "os/sock.h"
 #include "security/records.h"
 
 #define LOOPBACK_BYTES (1 << 20) /* buffers of a connection inside a machine */

@@ -6,7 +6,6 @@
 #include "cluster/cluster_state.h"
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/host_facts.h"
 
 #define LOOK_NS NS_PER_S /* with an address that has changed, we are back before we count as dead */
 

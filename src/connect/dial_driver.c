@@ -4,7 +4,7 @@
 
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/tcp_facts.h"
+#include "os/sock.h"
 
 struct dial_socket {
     int fd;                       /* -1: the stream has it, or there is none */

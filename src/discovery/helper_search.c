@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "discovery/helper.h"
-#include "os/self.h"
+#include "os/spawn.h"
 
 #define HELPER_PROGRAM "hearth-mdns"
 

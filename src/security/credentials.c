@@ -6,7 +6,7 @@
 
 #include <gnutls/gnutls.h>
 
-#include "os/processor.h"
+#include "os/host.h"
 #include "os/random.h"
 #include "security/certificate.h"
 

@@ -21,7 +21,7 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "transport/shm_region.h"
 
@@ -426,7 +426,7 @@ static int words_recv(struct shm_conn *c, uint64_t *ring_bytes, int *fds, int wa
 /* Maps numbers and rings: `side` is ours. */
 static int map_all(struct shm_conn *c, int memory, int side, struct error *error)
 {
-    size_t front = shared_page();
+    size_t front = memory_page();
     c->page_len = front + 2 * c->ring_bytes;
     static_assert(sizeof(struct page) <= 4096, "the numbers fit into the smallest page");
     c->page = shared_map(memory, c->page_len, true);
@@ -453,7 +453,7 @@ static int make(struct shm_conn *c, const struct shm_setup *setup, struct error 
 {
     int memory = -1, event;
     uint64_t echo;
-    size_t len = shared_page() + 2 * c->ring_bytes;
+    size_t len = memory_page() + 2 * c->ring_bytes;
     if (shared_make(len, &memory) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "shared memory: no %zu bytes", len);
     int status = map_all(c, memory, 0, error);

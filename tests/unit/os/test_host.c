@@ -5,7 +5,6 @@
 
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/host_file.h"
 #include "support/suite.h"
 
 #define SOON_NS (clock_real() + 30 * NS_PER_S)

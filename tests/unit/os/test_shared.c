@@ -11,13 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "os/shared.h"
+#include "os/memory.h"
 #include "support/suite.h"
 
 static void new_memory_is_zero_and_shared(void **state)
 {
     int fd;
-    size_t len = 3 * shared_page();
+    size_t len = 3 * memory_page();
     (void)state;
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
@@ -39,7 +39,7 @@ static void new_memory_is_zero_and_shared(void **state)
 static void a_child_sees_it(void **state)
 {
     int fd, status;
-    size_t len = shared_page();
+    size_t len = memory_page();
     (void)state;
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     volatile uint8_t *memory = shared_map(fd, len, true);
@@ -58,7 +58,7 @@ static void a_child_sees_it(void **state)
 static void a_mapping_to_read_cannot_be_written(void **state)
 {
     int fd, status;
-    size_t len = shared_page();
+    size_t len = memory_page();
     (void)state;
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     volatile uint8_t *memory = shared_map(fd, len, false);
@@ -80,7 +80,7 @@ static void a_mapping_to_read_cannot_be_written(void **state)
 static void a_ring_has_no_seam(void **state)
 {
     int fd;
-    size_t len = 2 * shared_page(), whole = 3 * len;
+    size_t len = 2 * memory_page(), whole = 3 * len;
     (void)state;
     assert_int_equal(shared_make(whole, &fd), HEARTH_OK);
     uint8_t *all = shared_map(fd, whole, true);
@@ -104,7 +104,7 @@ static void a_ring_has_no_seam(void **state)
 static void another_length_is_refused(void **state)
 {
     int fd;
-    size_t page = shared_page();
+    size_t page = memory_page();
     (void)state;
     assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
     assert_null(shared_map(fd, page, true));
@@ -131,7 +131,7 @@ static void what_there_cannot_be_is_refused(void **state)
 
 static void memory_that_could_shrink_is_refused(void **state)
 {
-    size_t page = shared_page();
+    size_t page = memory_page();
     (void)state;
     int open_one = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_true(open_one >= 0);
@@ -165,7 +165,7 @@ static void memory_that_could_shrink_is_refused(void **state)
 static void ours_can_neither_shrink_nor_grow(void **state)
 {
     int fd;
-    size_t page = shared_page();
+    size_t page = memory_page();
     (void)state;
     assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
     assert_int_not_equal(ftruncate(fd, (off_t)page), 0);

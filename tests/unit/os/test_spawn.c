@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "os/clock.h"
-#include "os/self.h"
 #include "os/sock.h"
 #include "os/spawn.h"
 #include "support/suite.h"

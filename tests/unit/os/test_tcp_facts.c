@@ -4,7 +4,6 @@
 
 #include "os/clock.h"
 #include "os/sock.h"
-#include "os/tcp_facts.h"
 #include "support/suite.h"
 
 #define HELD_BYTES 16384

@@ -6,7 +6,7 @@
 #include "core/bytes.h"
 #include "core/prng.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "shm_pair.h"
 #include "support/suite.h"
@@ -296,7 +296,7 @@ TEST_WITH(only_memory_of_regions_is_referred_to, setup, teardown)
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t reference[REFERENCE_LEN], elsewhere[100];
-    size_t page = shared_page();
+    size_t page = memory_page();
     uint8_t *region = shm_region_make(ends[0].regions, page);
     assert_int_equal(sharing->refer(ends[0].conn, elsewhere, 100, reference), -1);
     assert_int_equal(sharing->refer(ends[0].conn, region - 1, 2, reference), -1);
@@ -339,7 +339,7 @@ TEST_WITH(references_to_nothing_are_refused, setup, teardown)
 {
     struct shm_end *ends = *state;
     const struct sharing *sharing = sharing_of(&ends[0]);
-    size_t page = shared_page();
+    size_t page = memory_page();
     uint8_t good[REFERENCE_LEN], bad[REFERENCE_LEN];
     uint64_t token;
     uint8_t *region = shm_region_make(ends[0].regions, page);
@@ -380,7 +380,7 @@ TEST_WITH(regions_are_zero_pages_and_bounded, setup, teardown)
         size_t len = (size_t)i * 1000;
         made[i] = shm_region_make(regions, len);
         assert_non_null(made[i]);
-        assert_int_equal((uintptr_t)made[i] % shared_page(), 0);
+        assert_int_equal((uintptr_t)made[i] % memory_page(), 0);
         for (size_t at = 0; at < len; at++)
             assert_int_equal(((uint8_t *)made[i])[at], 0);
         memset(made[i], 0xff, len);

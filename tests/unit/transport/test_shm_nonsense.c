@@ -5,7 +5,7 @@
 
 #include "core/bytes.h"
 #include "core/prng.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "shm_pair.h"
 #include "support/suite.h"
@@ -342,7 +342,7 @@ static bool lost(struct world *w)
 
 TEST(wrong_words_lose_the_peer)
 {
-    size_t page = shared_page();
+    size_t page = memory_page();
     int good, short_one;
     assert_int_equal(shared_make(2 * page, &good), HEARTH_OK);
     assert_int_equal(shared_make(page, &short_one), HEARTH_OK);
@@ -400,7 +400,7 @@ TEST_WITH(half_a_word_loses_the_peer, setup, teardown)
 TEST_WITH(more_regions_than_places_lose_the_peer, setup, teardown)
 {
     struct world *w = *state;
-    size_t page = shared_page();
+    size_t page = memory_page();
     int fd;
     assert_int_equal(shared_make(page, &fd), HEARTH_OK);
     for (uint32_t i = 1; i <= SHM_REGIONS_MAX; i++)
@@ -419,7 +419,7 @@ TEST_WITH(a_dropped_region_stays_while_it_is_read, setup, teardown)
 {
     struct world *w = *state;
     const struct sharing *sharing = w->end.conn->transport->sharing;
-    size_t page = shared_page();
+    size_t page = memory_page();
     uint8_t reference[REFERENCE_LEN] = {0};
     uint64_t tokens[2];
     const uint8_t *seen[2];

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared memory: memfd on Linux; elsewhere and in the posix build shm_open with a name that is taken away at
- * once. */
+/* Memory of the system: memfd, seals and madvise on Linux; elsewhere and in the posix build files whose names
+ * are taken away at once. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* memfd_create, seals */
+#define _GNU_SOURCE /* memfd_create, seals, madvise */
 #endif
-#include "os/shared.h"
+#include "os/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "os/host.h"
 #include "os/random.h"
 
-size_t shared_page(void)
+#define FIRST_FREE 3 /* the standard descriptors are the program's */
+
+size_t memory_page(void)
 {
     long page = sysconf(_SC_PAGESIZE);
     return page > 0 ? (size_t)page : 4096;
 }
+
+/* The two ends of a memory file. */
+struct ends {
+    int writer, reader; /* -1: none */
+};
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
 
@@ -39,6 +47,18 @@ static bool keeps_size(int fd)
 static bool keep_size(int fd)
 {
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+}
+
+static bool ends_open(struct ends *ends)
+{
+    ends->writer = unnamed();
+    ends->reader = ends->writer < 0 ? -1 : dup(ends->writer);
+    return ends->reader >= 0;
+}
+
+static bool freeze(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
 }
 
 #else
@@ -65,7 +85,25 @@ static int unnamed(void)
     return -1;
 }
 
-/* There are no seals: a process of the same user is trusted not to cut it short. */
+static bool ends_open(struct ends *ends)
+{
+    char memory[] = "/dev/shm/hearth-XXXXXX", disk[] = "/tmp/hearth-XXXXXX";
+    char *name = memory;
+    ends->writer = mkstemp(name); /* mode 0600 */
+    if (ends->writer < 0) {
+        name = disk;
+        ends->writer = mkstemp(name);
+    }
+    if (ends->writer < 0)
+        return false;
+    ends->reader = open(name, O_RDONLY | O_CLOEXEC);
+    unlink(name);
+    fcntl(ends->writer, F_SETFD, FD_CLOEXEC);
+    return ends->reader >= 0;
+}
+
+/* There are no seals. Holders of the reading end cannot write by it, and a process of the same user is
+ * trusted not to cut shared memory short. */
 static bool keeps_size(int fd)
 {
     return fd >= 0;
@@ -76,7 +114,14 @@ static bool keep_size(int fd)
     return fd >= 0;
 }
 
+static bool freeze(int fd)
+{
+    return fd >= 0;
+}
+
 #endif
+
+/* ---- shared memory ---- */
 
 int shared_make(size_t len, int *fd)
 {
@@ -131,4 +176,53 @@ void shared_close(int fd)
 {
     if (fd >= 0)
         close(fd);
+}
+
+/* ---- memory files ---- */
+
+int memory_file_make(const void *bytes, size_t len, int *fd)
+{
+    struct ends ends = {-1, -1};
+    bool good = ends_open(&ends) && file_write(ends.writer, bytes, len) && freeze(ends.writer);
+    int high = good ? fcntl(ends.reader, F_DUPFD_CLOEXEC, FIRST_FREE) : -1;
+    shared_close(ends.writer);
+    shared_close(ends.reader);
+    if (high < 0)
+        return HEARTH_SYSTEM;
+    if (lseek(high, 0, SEEK_SET) != 0) {
+        close(high);
+        return HEARTH_SYSTEM;
+    }
+    *fd = high;
+    return HEARTH_OK;
+}
+
+int memory_file_hand_on(int fd)
+{
+    int flags = fcntl(fd, F_GETFD);
+    return flags >= 0 && fcntl(fd, F_SETFD, flags & ~FD_CLOEXEC) == 0 ? HEARTH_OK : HEARTH_SYSTEM;
+}
+
+/* ---- private pages ---- */
+
+void *private_pages_map(size_t len)
+{
+    void *pages = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (pages == MAP_FAILED)
+        return NULL;
+        /* A kernel that cannot do one of these still gives memory that works. */
+#if defined(MADV_DONTDUMP) && !defined(HEARTH_POSIX)
+    (void)madvise(pages, len, MADV_DONTDUMP);
+#endif
+#if defined(MADV_WIPEONFORK) && !defined(HEARTH_POSIX)
+    (void)madvise(pages, len, MADV_WIPEONFORK);
+#endif
+    (void)mlock(pages, len);
+    return pages;
+}
+
+void private_pages_unmap(void *pages, size_t len)
+{
+    (void)munmap(pages, len);
 }
