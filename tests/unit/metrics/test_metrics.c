@@ -43,24 +43,6 @@ TEST(values_fall_into_their_bucket)
     }
 }
 
-TEST(quantiles_are_upper_bounds)
-{
-    struct histogram h = {.count = 0};
-
-    assert_int_equal(histogram_quantile(&h, 0.5), 0);
-    for (int i = 0; i < 90; i++)
-        histogram_add(&h, 5); /* below 8 */
-    for (int i = 0; i < 9; i++)
-        histogram_add(&h, 1000); /* below 1024 */
-    histogram_add(&h, UINT64_MAX);
-    assert_int_equal(histogram_quantile(&h, 0), 8);
-    assert_int_equal(histogram_quantile(&h, 0.5), 8);
-    assert_int_equal(histogram_quantile(&h, 0.9), 8);
-    assert_int_equal(histogram_quantile(&h, 0.901), 1024);
-    assert_int_equal(histogram_quantile(&h, 0.99), 1024);
-    assert_true(histogram_quantile(&h, 1) == UINT64_MAX);
-}
-
 #define THREADS 4
 #define ADDS    20000
 
