@@ -19,9 +19,7 @@
 #define GUARD 64
 #define ROOM  (GUARD + OFFSETS + LEN_MAX + GUARD)
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-static char guard[GUARD];
+static const char guard[GUARD] = "what stands before and behind the arrays that a kernel is given";
 
 /* One kernel of any kind, as a function of a set. `source` is not looked at by those that scale. */
 struct job {
@@ -220,11 +218,4 @@ static void check_many_numbers(struct job job)
 TEST(many_numbers)
 {
     for_all_jobs(check_many_numbers);
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    memset(guard, 0xa5, sizeof guard);
-    return suite_run();
 }

@@ -5,9 +5,6 @@
 #include "cases.h"
 #include "support/suite.h"
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 static void *ask(void *answer)
 {
     *(const struct kernels **)answer = kernels_best();
@@ -110,10 +107,4 @@ TEST(identities_by_hand)
     kernel_identity(HEARTH_I32, KERNEL_AND, &i32, 1);
     assert_true(i32 == -1);
     assert_true(f32 == 0x7f800000 && f16 == 0xfc00 && bf16 == 0x3f80 && i8 == -128 && u64 == UINT64_MAX);
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -14,9 +14,6 @@
 #define PIECE_MAX   (MATRIX_RANK_MAX * MATRIX_GRAM_ROWS)
 #define SQUARE_MAX  (MATRIX_RANK_MAX * MATRIX_RANK_MAX)
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 /* What goes in and comes out. One float off the alignment of a register, as memory may be. */
 struct example {
     float odd;
@@ -213,10 +210,4 @@ TEST(gram_and_mix_do_what_they_say)
         assert_true(mixed[ROWS + i] == 3 * x[0] + 7 * x[ROWS]);
         assert_true(mixed[2 * ROWS + i] == 5 * x[0] + 11 * x[ROWS] + 13 * x[2 * ROWS]);
     }
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -7,9 +7,6 @@
 #define COUNT_MAX 1100u
 #define GUARD     64u
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 /* Room for COUNT_MAX of the largest elements, shifted by up to 64 bytes, with guards around. */
 struct place {
     _Alignas(64) uint8_t bytes[COUNT_MAX * 8 + 64 + 2 * GUARD];
@@ -150,10 +147,4 @@ TEST(far_copies_may_be_large)
     }
     free(source);
     free(target);
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -6,8 +6,6 @@
 
 #define COUNT_MAX 600
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
 static float x[COUNT_MAX], top[COUNT_MAX + 1], other_top[COUNT_MAX + 1];
 static uint32_t index_found[COUNT_MAX + SIFT_SLACK + 1], index_other[COUNT_MAX + SIFT_SLACK + 1];
 
@@ -113,10 +111,4 @@ TEST(picks_all_that_reach)
                 assert_int_equal(index_other[found + SIFT_SLACK], 0xeeeeeeee);
             }
         }
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -19,19 +19,8 @@ TEST(values_fall_into_their_bucket)
         uint64_t value;
         int bucket;
     } cases[] = {
-        {0, 0},
-        {1, 1},
-        {2, 2},
-        {3, 2},
-        {4, 3},
-        {7, 3},
-        {8, 4},
-        {255, 8},
-        {256, 9},
-        {(UINT64_C(1) << 30) - 1, 30},
-        {UINT64_C(1) << 30, 31},
-        {UINT64_C(1) << 40, 31},
-        {UINT64_MAX, 31},
+        {0, 0},   {1, 1},   {2, 2},           {3, 2},           {4, 3},         {7, 3},           {8, 4},
+        {255, 8}, {256, 9}, {0x3fffffff, 30}, {0x40000000, 31}, {1l << 40, 31}, {UINT64_MAX, 31},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

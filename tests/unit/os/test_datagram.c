@@ -6,7 +6,7 @@
 #include "os/datagram.h"
 #include "support/suite.h"
 
-#define BUFFER      (1 << 21)
+#define BUFFER (1 << 21)
 
 static uint8_t memory[DATAGRAM_LIST_MAX][DATAGRAM_BATCH];
 

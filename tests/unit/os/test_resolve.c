@@ -13,7 +13,7 @@
 #include "os/thread.h"
 #include "support/suite.h"
 
-#define THREADS     16              /* that may be unanswered */
+#define THREADS 16 /* that may be unanswered */
 
 static _Atomic(bool) held;
 static _Atomic(int) asked;
