@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a command has found, as JSON objects: printed as they are for programs, in columns for people. */
+#pragma once
+
+#include "cli/shared/json.h"
+#include "cli/shared/table.h"
+
+enum form {
+    FORM_TEXT,
+    FORM_NUMBER, /* "1998" */
+    FORM_COUNT,  /* "1,998" */
+    FORM_BYTES,
+    FORM_US,    /* microseconds: "12.3 us" */
+    FORM_SPEED, /* bytes a second: "8.4 GB/s" */
+    FORM_MBIT,  /* "940 Mbit/s" */
+    FORM_RATIO,
+    FORM_SHARE,
+    FORM_EXACT /* of a flag: "yes", or "NO" in red */
+};
+
+/* Writes a cell that takes more than one value of the row. */
+typedef void column_write(const json_t *row, const void *arg, char *target, size_t size);
+
+struct column {
+    const char *head, *key;
+    enum form form;
+    int width;           /* negative: to the left; listing_print takes only the sign of it */
+    const char *none;    /* for numbers that are not above 0; NULL: they are printed too */
+    column_write *write; /* instead of key and form */
+};
+
+struct listing {
+    const struct column *columns;
+    size_t count;
+    json_t *doc; /* NULL: for people */
+};
+
+/* False after a message. */
+bool listing_open(struct listing *listing, bool json, int argc, char **argv);
+void listing_head(const struct listing *listing);             /* names the columns; nothing with --json */
+void listing_row(const struct listing *listing, json_t *row); /* takes the row over; NULL: no memory */
+/* Prints the JSON, if there is any. `code`, or EXIT_FAILED_CHECK after a message. */
+int listing_close(struct listing *listing, int code);
+
+/* The objects of an array as a table, with a head. */
+struct listing_table {
+    const struct column *columns;
+    size_t count;
+    const void *arg;                        /* for `write` of columns */
+    enum paint (*paint)(const json_t *row); /* NULL: none */
+    bool (*wanted)(const json_t *row);      /* NULL: all */
+    size_t most;                            /* rows; 0: all */
+};
+void listing_print(const struct listing_table *what, const json_t *rows, FILE *file, const char *indent);
