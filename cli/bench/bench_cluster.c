@@ -8,10 +8,9 @@
 #include "cli/cluster/cluster_open.h"
 #include "cli/commands.h"
 #include "cli/shared/args.h"
-#include "cli/shared/json.h"
+#include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/route.h"
-#include "cli/shared/table.h"
 
 #define PATIENCE_S      30.0
 #define MEASURE_S       10.0
@@ -33,7 +32,7 @@ struct cluster_bench_args {
     bool beaten; /* the bound, by a call */
     uint32_t rows;
     bool wrong;
-    json_t *doc;
+    struct listing listing;
     struct progress progress;
 };
 
@@ -83,37 +82,43 @@ static double bound_s(struct cluster_bench_args *b, const struct cluster_bench_r
 
 /* ---- showing ---- */
 
-static const int widths[] = {8, 9, 9, 10, 10, 9, 7, 0};
+#define COLUMN_COUNT 8
+static const struct column all_columns[COLUMN_COUNT] = {
+    {"bytes", "bytes", FORM_BYTES, .width = 8},
+    {"median", "median_us", FORM_US, .width = 9},
+    {"p99", "p99_us", FORM_US, .width = 9},
+    {"speed", "bytes_per_s", FORM_SPEED, .width = 10},
+    {"bus", "bus_bytes_per_s", FORM_SPEED, .width = 10},
+    {"bound", "vs_median_us", FORM_US, .width = 9, .none = "-"},
+    {"bound/", "ratio", FORM_RATIO, .width = 7, .none = "-"},
+    {"exact", "ok", FORM_EXACT, .width = 0}};
 
 static void show_head(const struct cluster_bench_args *b)
 {
+    struct column columns[COLUMN_COUNT];
     char names[NAMES_MAX];
+    if (b->listing.doc)
+        return;
+    memcpy(columns, all_columns, sizeof columns);
     cluster_names(b->group, true, names, sizeof names);
     printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
            hearth_group_size(b->group), paint(stdout, PAINT_NONE), names);
-    if (!is_plain(b))
+    if (!is_plain(b)) {
         printf("compressed by %s\n", b->plan.codec);
+        columns[COLUMN_COUNT - 1].head = "same";
+    }
     if (b->bound.narrowest > 0)
         printf("the narrowest line carries %s\n", text_rate(b->bound.narrowest).s);
     putchar('\n');
-    COLUMNS(widths, "bytes", "median", "p99", "speed", "bus", "bound", "bound/",
-            is_plain(b) ? "exact" : "same");
-    COLUMNS(widths, "", "", "", "", "", "", "time");
+    listing_head(&(struct listing){columns, COLUMN_COUNT, NULL});
+    printf("%70s\n", "time");
 }
 
-static void show_row(struct cluster_bench_args *b, const struct cluster_bench_row *row)
+static void seen(void *arg, const struct cluster_bench_row *row)
 {
+    struct cluster_bench_args *b = arg;
     double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
-    COLUMNS(widths, text_bytes((double)row->bytes).s, text_time(row->time.median).s,
-            text_time(row->time.p99).s, text_speed(speed).s, text_speed(speed * bus_factor(b)).s,
-            bound > 0 ? text_time(bound).s : "-", bound > 0 ? text_ratio(bound / row->time.median).s : "-",
-            text_exact(row->right).s);
-}
-
-static void row_json(struct cluster_bench_args *b, const struct cluster_bench_row *row)
-{
-    json_t *out = doc_row(b->doc);
-    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
+    json_t *out = json_object();
     row_text(out, "name", "cluster");
     row_text(out, "compress", b->plan.codec);
     row_text(out, "dtype", "f32");
@@ -131,17 +136,9 @@ static void row_json(struct cluster_bench_args *b, const struct cluster_bench_ro
         row_real(out, "ratio", bound / row->time.median);
     }
     row_bool(out, "ok", row->right);
-}
-
-static void seen(void *arg, const struct cluster_bench_row *row)
-{
-    struct cluster_bench_args *b = arg;
     progress_hide(&b->progress);
     b->wrong = b->wrong || !row->right;
-    if (b->doc)
-        row_json(b, row);
-    else
-        show_row(b, row);
+    listing_row(&b->listing, out);
     progress_show(&b->progress, (double)++b->rows / (double)b->plan.size_count);
 }
 
@@ -161,12 +158,11 @@ static int measure(struct cluster_bench_args *b)
         fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "
                         "he asked for\n");
     find_bound(b);
-    if (!b->doc)
-        show_head(b);
+    show_head(b);
     progress_start(&b->progress, "bench cluster");
     status = cluster_bench_run(b->group, &b->plan, seen, b, NULL);
     progress_hide(&b->progress);
-    if (b->beaten && !b->doc)
+    if (b->beaten && !b->listing.doc)
         printf("\n  no bound: that was faster than the lines were measured before; short bursts may be\n");
     return status;
 }
@@ -212,7 +208,8 @@ int bench_cluster(int argc, char **argv)
 {
     struct cluster_bench_args b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
                                    .repeat = REPEAT_DEFAULT,
-                                   .codec = "none"};
+                                   .codec = "none",
+                                   .listing = {all_columns, COLUMN_COUNT, NULL}};
     const struct arg args[] = {
         {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
         {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},
@@ -241,12 +238,9 @@ int bench_cluster(int argc, char **argv)
     code = cluster_enter(&usage, &options, &b.cluster);
     if (code != ARGS_GO)
         return code;
-    if (b.json && !(b.doc = doc_open(argc, argv)))
-        code = EXIT_FAILED_CHECK;
-    else
-        code = run(&b, &usage);
-    if (b.doc && !doc_close(b.doc))
-        code = EXIT_FAILED_CHECK;
+    code = EXIT_FAILED_CHECK;
+    if (listing_open(&b.listing, b.json, argc, argv))
+        code = listing_close(&b.listing, run(&b, &usage));
     cluster_leave(&b.cluster);
     return code;
 }

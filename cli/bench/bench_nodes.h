@@ -6,6 +6,7 @@
 
 #include "cli/shared/args.h"
 #include "cli/shared/rank_threads.h"
+#include "core/types.h"
 
 #define BENCH_RANKS_MAX     64
 #define BENCH_TRANSPORTS    "mem, tcp, quic, shm"
@@ -24,6 +25,18 @@ int bench_line_check(const struct bench_line *line, const struct usage *usage);
 bool bench_line_secure(const struct bench_line *line);
 /* ", transport mem, 100 Mbit/s, rtt 1 ms", into text. */
 void bench_line_text(const struct bench_line *line, char *text, size_t size);
+
+/* What buffers hold before and after a sum, repeated. The period is a prime, so that a piece at a wrong place
+ * shows. */
+#define BENCH_PERIOD 1021 /* elements */
+struct bench_block {
+    uint8_t bytes[BENCH_PERIOD * 8];
+    size_t len;
+};
+/* The input of a rank, or the sum of all (RANK_NONE), of which no element is above `sum_max`. */
+void bench_block_make(struct bench_block *block, enum hearth_dtype dtype, int sum_max, int ranks, int rank);
+
+size_t bench_largest(const struct arg_list *sizes); /* rounded up for aligned_alloc(64) */
 
 /* One of them, with its thread: what a job finds, and what became of it. */
 struct bench_node {
