@@ -110,7 +110,7 @@ static void show_head(const struct cluster_bench_args *b)
     if (b->bound.narrowest > 0)
         printf("the narrowest line carries %s\n", text_rate(b->bound.narrowest).s);
     putchar('\n');
-    listing_head(&(struct listing){columns, COLUMN_COUNT, NULL});
+    listing_head(&(struct listing){LISTING_COLUMNS(columns)});
     printf("%70s\n", "time");
 }
 
@@ -209,7 +209,7 @@ int bench_cluster(int argc, char **argv)
     struct cluster_bench_args b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
                                    .repeat = REPEAT_DEFAULT,
                                    .codec = "none",
-                                   .listing = {all_columns, COLUMN_COUNT, NULL}};
+                                   .listing = {LISTING_COLUMNS(all_columns)}};
     const struct arg args[] = {
         {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
         {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/node_find.h"
 #include "cli/cluster/node_query.h"
 #include "cli/commands.h"
 #include "cli/shared/args.h"

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map of a cluster from what a node says of it. */
-#include "cli/cluster/topology_text.h"
+#include "cli/cluster/status_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/status_text.h"
-#include "cli/shared/json.h"
-#include "cli/shared/table.h"
+#include "cli/shared/listing.h"
 
 #define MAP_MAX      64 /* members: membership/view.h */
 #define NAME_MAX_LEN 72
@@ -207,30 +205,20 @@ static void print_sites(const struct map *map, FILE *file)
     }
 }
 
-static void print_nodes(const struct map *map, FILE *file)
-{
-    struct table table;
-    table_open(&table, "rll");
-    TABLE_ROW(&table, PAINT_DIM, "rank", "name", "machine");
-    for (int rank = 0; rank < map->size; rank++) {
-        const json_t *member = member_of(map->status, rank);
-        char number[12], machine[TABLE_CELL_MAX];
-        snprintf(number, sizeof number, "%d", rank);
-        machine_text(member, machine, sizeof machine);
-        TABLE_ROW(&table, PAINT_NONE, number, json_text_of(member, "name"), machine);
-    }
-    table_print(&table, file, "  ");
-    table_close(&table);
-}
-
 void topology_print(const json_t *status, FILE *file)
 {
+    static const struct column columns[] = {
+        {"rank", "rank", .form = FORM_NUMBER},
+        {"name", "name", .form = FORM_TEXT},
+        {"machine", .write = machine_text},
+    };
+    const struct listing_table machines = {LISTING_COLUMNS(columns)};
     struct map *map = map_open(status);
     if (!map)
         return;
     fprintf(file, "%d member%s, %d site%s\n", map->size, map->size == 1 ? "" : "s", map->sites,
             map->sites == 1 ? "" : "s");
-    print_nodes(map, file);
+    listing_print(&machines, members_of(status), file, "  ");
     if (map->size > 1) {
         print_matrix(map, file, "Mbit/s, from the row's member to the column's", mbit_cell);
         print_matrix(map, file, "round trip, ms", trip_cell);
@@ -255,7 +243,7 @@ static void dot_node(const struct map *map, int rank, FILE *file)
 {
     char name[NAME_MAX_LEN], machine[TABLE_CELL_MAX];
     const json_t *member = member_of(map->status, rank);
-    machine_text(member, machine, sizeof machine);
+    machine_text(member, NULL, machine, sizeof machine);
     fprintf(file, "    n%d [label=\"%d ", rank, rank);
     dot_text(file, member_name(map->status, rank, name, sizeof name));
     fprintf(file, "\\n");
@@ -312,36 +300,19 @@ void topology_dot(const json_t *status, FILE *file)
 
 /* ---- for programs ---- */
 
-static void copy_part(json_t *part, const json_t *status, const char *key)
-{
-    json_t *value = json_object_get(status, key);
-    json_object_set_new(part, key, value ? json_incref(value) : json_null());
-}
-
 json_t *topology_part(const json_t *status)
 {
     struct map *map = map_open(status);
-    json_t *part = json_object(), *view = json_object(), *slow = json_null();
-    if (!map || !part || !view) {
-        json_decref(part);
-        json_decref(view);
-        free(map);
+    const json_t *view = json_object_get(status, "view");
+    json_t *slow = json_null();
+    if (!map)
         return NULL;
-    }
-    copy_part(part, status, "cluster");
-    copy_part(view, json_object_get(status, "view"), "epoch");
-    copy_part(view, json_object_get(status, "view"), "members");
-    json_object_set_new(part, "view", view);
-    copy_part(part, status, "links");
-    copy_part(part, status, "order");
-    copy_part(part, status, "sites");
-    if (map->slow_from >= 0) {
-        slow = json_object();
-        json_object_set_new(slow, "from", json_integer(map->slow_from));
-        json_object_set_new(slow, "to", json_integer(map->slow_to));
-        json_object_set_new(slow, "mbit", json_real(map->paths[map->slow_from][map->slow_to].mbit));
-    }
-    json_object_set_new(part, "bottleneck", slow);
+    if (map->slow_from >= 0)
+        slow = json_pack("{sisisf}", "from", map->slow_from, "to", map->slow_to, "mbit",
+                         map->paths[map->slow_from][map->slow_to].mbit);
     free(map);
-    return part;
+    return json_pack("{sO? s{sO? sO?} sO? sO? sO? so}", "cluster", json_object_get(status, "cluster"), "view",
+                     "epoch", json_object_get(view, "epoch"), "members", json_object_get(view, "members"),
+                     "links", json_object_get(status, "links"), "order", json_object_get(status, "order"),
+                     "sites", json_object_get(status, "sites"), "bottleneck", slow);
 }

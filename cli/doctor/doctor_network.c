@@ -192,30 +192,29 @@ static void note_others(struct doctor *d, size_t others)
 
 static void check_mdns(struct doctor *d)
 {
-    struct look look = {
+    const struct look look = {
         .helper = d->config.mdns, .bind = d->config.bind, .wait_s = LOOK_S, .until_first = true};
     struct error error;
+    json_t *found;
     if (mdns_off(d)) {
         doctor_note(d, VERDICT_PASS, "mdns",
                     "switched off (HEARTH_MDNS), and so is the check of multicast; seeds: %s",
                     d->config.seeds ? d->config.seeds : "none");
         return;
     }
-    if (network_scan(&look, &error)) {
+    if (network_scan(&look, &found, &error)) {
         doctor_note(d, VERDICT_FAIL, "mdns", "%s", error.text);
         doctor_fix(d, "install hearth-mdns beside hearth, or name it with HEARTH_MDNS");
         return;
     }
-    doctor_note(d, look.works ? VERDICT_PASS : VERDICT_WARN, "mdns", "%s", look.text);
-    if (!look.works)
+    const json_t *discovery = json_object_get(found, "discovery");
+    bool works = json_flag_of(discovery, "mdns");
+    doctor_note(d, works ? VERDICT_PASS : VERDICT_WARN, "mdns", "%s", json_text_of(discovery, "text"));
+    if (!works)
         doctor_fix(d, "install hearth-mdns beside hearth, or name it with HEARTH_MDNS; without mDNS: "
                       "HEARTH_SEEDS");
-    size_t others = json_array_size(look.nodes);
-    if (d->status)
-        others = json_array_size(json_object_get(d->status, "nodes"));
-    note_others(d, others);
-    json_decref(look.nodes);
-    json_decref(look.seeded);
+    note_others(d, json_array_size(json_object_get(d->status ? d->status : found, "nodes")));
+    json_decref(found);
 }
 
 /* ---- ports ---- */

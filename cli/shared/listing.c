@@ -106,24 +106,23 @@ void listing_print(const struct listing_table *what, const json_t *rows, FILE *f
     struct table_cell cells[TABLE_COLUMNS_MAX];
     const char *texts[TABLE_COLUMNS_MAX];
     struct table table;
-    size_t i, printed = 0;
+    size_t i;
     json_t *row;
     for (i = 0; i < what->count; i++) {
-        align[i] = what->columns[i].width < 0 ? 'l' : 'r';
+        align[i] = what->columns[i].form == FORM_TEXT ? 'l' : 'r';
         texts[i] = what->columns[i].head;
     }
     table_open(&table, align);
     table_row(&table, PAINT_DIM, texts, what->count);
     json_array_foreach(rows, i, row)
     {
-        if ((what->wanted && !what->wanted(row)) || (what->most && printed >= what->most))
-            continue;
+        if (what->most && i >= what->most)
+            break;
         for (size_t k = 0; k < what->count; k++) {
             write_cell(&what->columns[k], row, what->arg, &cells[k]);
             texts[k] = cells[k].text;
         }
         table_row(&table, what->paint ? what->paint(row) : PAINT_NONE, texts, what->count);
-        printed++;
     }
     table_print(&table, file, indent);
     table_close(&table);

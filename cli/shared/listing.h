@@ -24,10 +24,13 @@ typedef void column_write(const json_t *row, const void *arg, char *target, size
 struct column {
     const char *head, *key;
     enum form form;
-    int width;           /* negative: to the left; listing_print takes only the sign of it */
+    int width;           /* of lines that are printed as they come; negative: to the left. In tables texts
+                            stand to the left, other forms to the right */
     const char *none;    /* for numbers that are not above 0; NULL: they are printed too */
     column_write *write; /* instead of key and form */
 };
+
+#define LISTING_COLUMNS(list) .columns = (list), .count = sizeof(list) / sizeof *(list)
 
 struct listing {
     const struct column *columns;
@@ -42,13 +45,12 @@ void listing_row(const struct listing *listing, json_t *row); /* takes the row o
 /* Prints the JSON, if there is any. `code`, or EXIT_FAILED_CHECK after a message. */
 int listing_close(struct listing *listing, int code);
 
-/* The objects of an array as a table, with a head. */
+/* The objects of an array as a table, with a head; columns are as wide as they must be. */
 struct listing_table {
     const struct column *columns;
     size_t count;
     const void *arg;                        /* for `write` of columns */
     enum paint (*paint)(const json_t *row); /* NULL: none */
-    bool (*wanted)(const json_t *row);      /* NULL: all */
     size_t most;                            /* rows; 0: all */
 };
 void listing_print(const struct listing_table *what, const json_t *rows, FILE *file, const char *indent);

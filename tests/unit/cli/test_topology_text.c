@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map in its three forms. */
-#include "cli/cluster/topology_text.h"
+#include "cli/cluster/status_text.h"
 #include "cli/shared/json.h"
 #include "printed.h"
 #include "support/suite.h"

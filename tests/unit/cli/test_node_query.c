@@ -2,7 +2,7 @@
 /* Nodes by what people call them. */
 #include <unistd.h>
 
-#include "cli/cluster/node_find.h"
+#include "cli/cluster/node_query.h"
 #include "support/suite.h"
 
 static const struct usage usage = {.name = "trust remove"};
