@@ -100,7 +100,7 @@ static void show_head(const struct cluster_bench_args *b)
     if (b->listing.doc)
         return;
     memcpy(columns, all_columns, sizeof columns);
-    cluster_names(b->group, true, names, sizeof names);
+    cluster_names(b->group, names, sizeof names);
     printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
            hearth_group_size(b->group), paint(stdout, PAINT_NONE), names);
     if (!is_plain(b)) {

@@ -245,18 +245,13 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
     return number ? 128 + number : code;
 }
 
-void cluster_names(hearth_group *group, bool self, char *text, size_t size)
+void cluster_names(hearth_group *group, char *text, size_t size)
 {
-    int count = hearth_group_size(group), named = 0, last = count - 1;
-    size_t at = 0;
+    int count = hearth_group_size(group);
     text[0] = 0;
-    if (!self && last == hearth_group_rank(group))
-        last--;
-    for (int rank = 0; rank < count && at < size; rank++) {
+    for (int rank = 0; rank < count; rank++) {
         struct hearth_member member = {.size = sizeof member};
-        if ((!self && rank == hearth_group_rank(group)) || hearth_group_member(group, rank, &member))
-            continue;
-        const char *between = named++ == 0 ? "" : rank == last ? " and " : ", ";
-        at += (size_t)snprintf(text + at, size - at, "%s%s", between, member.name);
+        if (hearth_group_member(group, rank, &member) == HEARTH_OK)
+            name_list_add(text, size, member.name, rank, count);
     }
 }

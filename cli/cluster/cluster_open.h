@@ -47,5 +47,5 @@ struct cluster_gathering {
 int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
                    const struct cluster_gathering *what, hearth_group **group);
 
-/* "anna, ben and carl": the members of a group but this one; `self` too if wanted. */
-void cluster_names(hearth_group *group, bool self, char *text, size_t size);
+/* "anna, ben and carl": the members of a group. */
+void cluster_names(hearth_group *group, char *text, size_t size);

@@ -130,13 +130,6 @@ void cluster_line(FILE *file, const char *text, time_t now)
     fflush(file);
 }
 
-void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now)
-{
-    char text[512];
-    cluster_event_text(event, text, sizeof text);
-    cluster_line(file, text, now);
-}
-
 /* ---- questions ---- */
 
 int cluster_status_count(const struct cluster_status *status, enum hearth_role role)

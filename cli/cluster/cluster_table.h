@@ -12,9 +12,8 @@
 int cluster_table_draw(FILE *file, const struct cluster_status *status, const char *note);
 /* One line without its end: "joined anna k7f3-9d2c-...". */
 void cluster_event_text(const struct hearth_event *event, char *text, size_t size);
-/* "12:03:04 joined anna ..." with its end. */
-void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now);
-void cluster_line(FILE *file, const char *text, time_t now); /* any other news, likewise */
+/* "12:03:04 joined anna ...", with its end: an event, or other news. */
+void cluster_line(FILE *file, const char *text, time_t now);
 
 /* Members other than this one that have the role. */
 int cluster_status_count(const struct cluster_status *status, enum hearth_role role);

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench/cluster_bench.h"
 #include "cli/cluster/cluster_open.h"
 #include "cli/cluster/cluster_table.h"
-#include "cli/cluster/up_program.h"
-#include "cli/cluster/up_task.h"
+#include "cli/cluster/up.h"
 #include "cli/commands.h"
+#include "cli/demo/cluster_demo.h"
 #include "cli/demo/demo.h"
-#include "cli/run/launch_message.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/signals.h"
@@ -25,11 +25,65 @@
 
 #define FORM_TIMEOUT_MS 3000           /* forming is tried again and again: what it waits for is said */
 #define LOOK_MS         1000           /* the table is drawn anew, and the board of jobs is looked at */
-#define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end */
+#define PATIENCE_NS     (4 * NS_PER_S) /* for a thread to end */
+#define INTERRUPT_MS    10
 #define NOTE_MAX        512
 #define TASKS           2
 #define WANTED_MAX      16
 #define WANTED_NS       (30 * NS_PER_S)
+
+/* ---- a call that waits ---- */
+
+enum { CALL_IDLE, CALL_BUSY, CALL_DONE };
+
+static void call_main(void *arg)
+{
+    struct up_call *call = arg;
+    call->work(call->arg);
+    atomic_store(&call->state, CALL_DONE);
+    call->ring(call->ring_arg);
+}
+
+bool up_call_start(struct up_call *call)
+{
+    if (atomic_load(&call->state) != CALL_IDLE || atomic_load(&call->quit))
+        return true;
+    atomic_store(&call->state, CALL_BUSY);
+    if (thread_start(&call->thread, "hearth-up", call_main, call) == HEARTH_OK)
+        return true;
+    atomic_store(&call->state, CALL_IDLE);
+    return false;
+}
+
+bool up_call_take(struct up_call *call)
+{
+    if (atomic_load(&call->state) != CALL_DONE)
+        return false;
+    thread_join(&call->thread);
+    atomic_store(&call->state, CALL_IDLE);
+    return true;
+}
+
+bool up_call_end(struct up_call *call)
+{
+    uint64_t end = clock_real() + PATIENCE_NS;
+    atomic_store(&call->quit, true);
+    while (atomic_load(&call->state) == CALL_BUSY && clock_real() < end) {
+        hearth_node_interrupt(call->node);
+        (void)poll(NULL, 0, INTERRUPT_MS);
+    }
+    up_call_take(call);
+    return atomic_load(&call->state) == CALL_IDLE;
+}
+
+/* What a machine that is up does for others: it takes part in their measurements, and in their demo if it
+ * allows that. Each kind has a call of its own, so that none waits for another. */
+struct up_task {
+    struct up_call call;
+    const char *job;
+    enum cluster_plan_kind kind;
+    char said[256]; /* when it is done: what it did; "": nothing */
+};
 
 struct up_wanted {
     char job[64];
@@ -58,6 +112,65 @@ struct up {
     struct cluster_status status;
 };
 
+/* ---- tasks: in their threads ---- */
+
+static int run_demo(struct up_task *task, hearth_group **group, struct cluster_plan *plan, int *starter)
+{
+    struct race *race = malloc(sizeof *race);
+    if (!race)
+        return HEARTH_NO_MEMORY;
+    struct cluster_demo demo = {.node = task->call.node,
+                                .group = *group,
+                                .plan = plan,
+                                .starter = *starter,
+                                .race = race,
+                                .data = DEMO_DATA_DIR,
+                                .quit = &task->call.quit};
+    cluster_demo_race(&plan->demo, hearth_group_size(*group), race);
+    int status = cluster_demo_run(&demo);
+    cluster_demo_fini(&demo);
+    *group = demo.group;
+    *starter = demo.starter;
+    free(race);
+    return status;
+}
+
+static void take_part(struct up_task *task, hearth_group **group)
+{
+    struct cluster_plan plan = {.kind = task->kind};
+    struct hearth_member member = {.size = sizeof member};
+    char whose[128] = "";
+    int starter, status = cluster_plan_share(*group, false, &plan, &starter);
+    if (status == HEARTH_PROTOCOL || (!status && plan.kind != task->kind)) {
+        snprintf(task->said, sizeof task->said, "%s: what is asked for is not known here: other versions?",
+                 task->job);
+        return;
+    }
+    if (status)
+        return; /* the starter is gone already */
+    if (task->kind == CLUSTER_PLAN_BENCH)
+        status = cluster_bench_run(*group, &plan.bench, NULL, NULL, &task->call.quit);
+    else
+        status = run_demo(task, group, &plan, &starter);
+    if (*group && starter >= 0 && hearth_group_member(*group, starter, &member) == HEARTH_OK)
+        snprintf(whose, sizeof whose, " for %.63s with %d machines", member.name, hearth_group_size(*group));
+    snprintf(task->said, sizeof task->said, "%s%s%s%s",
+             task->kind == CLUSTER_PLAN_BENCH ? "measured" : "trained the demo", whose,
+             status || !whose[0] ? ", which ended early: " : "",
+             status || !whose[0] ? hearth_status_text(status) : "");
+}
+
+static void run_task(void *arg)
+{
+    struct up_task *task = arg;
+    hearth_group *group = NULL;
+    task->said[0] = 0;
+    if (hearth_group_form(task->call.node, task->job, 1, NULL, &group) == HEARTH_OK) {
+        take_part(task, &group);
+        hearth_group_close(group);
+    }
+}
+
 /* ---- showing ---- */
 
 static void wipe_table(struct up *up)
@@ -82,14 +195,6 @@ static void draw_table(struct up *up)
 static FILE *line_file(const struct up *up)
 {
     return up->args ? stderr : stdout;
-}
-
-static void say_event(struct up *up, const struct hearth_event *event)
-{
-    if (up->table)
-        cluster_event_text(event, up->note, sizeof up->note);
-    else
-        cluster_event_line(line_file(up), event, time(NULL));
 }
 
 static void say(void *arg, const char *text)
@@ -148,18 +253,21 @@ static void start_task(struct up *up, const char *job)
 {
     for (int i = 0; i < up->task_count; i++) {
         if (strcmp(up->tasks[i].job, job) == 0)
-            up_task_start(&up->tasks[i]);
+            up_call_start(&up->tasks[i].call);
     }
 }
 
 static void take_events(struct up *up)
 {
     struct hearth_event event = {.size = sizeof event};
+    char text[NOTE_MAX];
     while (hearth_node_next_event(up->cluster.node, &event, 0) == HEARTH_OK) {
         if (event.kind == HEARTH_EVENT_JOB_WANTED)
             start_task(up, event.text);
-        if (is_news(up, &event))
-            say_event(up, &event);
+        if (is_news(up, &event)) {
+            cluster_event_text(&event, text, sizeof text);
+            say(up, text);
+        }
         up->look_ns = 0;
         event.size = sizeof event;
     }
@@ -168,7 +276,7 @@ static void take_events(struct up *up)
 static void tend_tasks(struct up *up)
 {
     for (int i = 0; i < up->task_count; i++) {
-        if (!up_task_take(&up->tasks[i]))
+        if (!up_call_take(&up->tasks[i].call))
             continue;
         if (up->tasks[i].said[0])
             say(up, up->tasks[i].said);
@@ -186,13 +294,15 @@ static void look(struct up *up)
         return;
     for (int i = 0; i < up->task_count; i++) {
         if (cluster_status_wanted(&up->status, up->tasks[i].job))
-            up_task_start(&up->tasks[i]);
+            up_call_start(&up->tasks[i].call);
     }
     draw_table(up);
 }
 
-static void hear_signals(struct up *up)
+/* Also while our output cannot be written. */
+static void hear_signals(void *arg)
 {
+    struct up *up = arg;
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD || number == SIGWINCH)
             continue;
@@ -201,12 +311,6 @@ static void hear_signals(struct up *up)
         up->interrupt = true;
         up_program_quit(&up->program, number);
     }
-}
-
-/* Also while our output cannot be written. */
-static void tend_little(void *arg)
-{
-    hear_signals(arg);
 }
 
 /* ---- the loop ---- */
@@ -221,9 +325,9 @@ static int patience_ms(struct up *up)
 
 static int run_loop(struct up *up)
 {
-    while (up->args ? !up_program_over(&up->program) : !up->interrupt) {
-        struct pollfd polls[2 + UP_PROGRAM_POLLS] = {{.fd = up->heard, .events = POLLIN},
-                                                     {.fd = up->wake[0], .events = POLLIN}};
+    while (up->args ? up->program.phase != UP_OVER : !up->interrupt) {
+        struct pollfd polls[2 + CHILD_PROCESS_POLLS] = {{.fd = up->heard, .events = POLLIN},
+                                                        {.fd = up->wake[0], .events = POLLIN}};
         up_program_polls(&up->program, polls + 2);
         (void)poll(polls, sizeof polls / sizeof *polls, patience_ms(up));
         hear_ring(up);
@@ -234,24 +338,18 @@ static int run_loop(struct up *up)
             up_program_tend(&up->program);
         look(up);
     }
-    return up->args ? up_program_code(&up->program) : EXIT_GOOD;
-}
-
-/* Ends what runs beside. False: a thread is stuck in a call, so the node must not be closed. */
-static bool end_tasks(struct up *up)
-{
-    bool good = true;
-    for (int i = 0; i < up->task_count; i++)
-        good = up_task_end(&up->tasks[i], PATIENCE_NS) && good;
-    return good;
+    return up->args ? up->program.code : EXIT_GOOD;
 }
 
 /* ---- beginning ---- */
 
 static void add_task(struct up *up, const char *job, enum cluster_plan_kind kind)
 {
-    up->tasks[up->task_count++] = (struct up_task){
-        .node = up->cluster.node, .job = job, .kind = kind, .data = DEMO_DATA_DIR, .ring = ring, .arg = up};
+    struct up_task *task = &up->tasks[up->task_count++];
+    *task = (struct up_task){
+        .call = {.node = up->cluster.node, .work = run_task, .arg = task, .ring = ring, .ring_arg = up},
+        .job = job,
+        .kind = kind};
 }
 
 static bool prepare(struct up *up)
@@ -286,29 +384,25 @@ static int run(struct up *up)
         add_task(up, CLUSTER_BENCH_JOB, CLUSTER_PLAN_BENCH);
     if (up->allow_demo)
         add_task(up, CLUSTER_DEMO_JOB, CLUSTER_PLAN_DEMO);
-    if (up->args) {
-        up->program.job = (struct up_job){.node = up->cluster.node,
-                                          .name = up->job,
-                                          .bind = up->bind,
-                                          .min = up->min,
-                                          .ring = ring,
-                                          .arg = up};
-        up->program.args = up->args;
-        up->program.once = up->once;
-        up->program.handover = &up->cluster.handover;
-        up->program.say = say;
-        up->program.idle = tend_little;
-        up->program.arg = up;
-        if (!up_program_open(&up->program))
-            return EXIT_FAILED_CHECK;
-    }
+    up->program = (struct up_program){.former = {.node = up->cluster.node, .ring = ring, .ring_arg = up},
+                                      .job = up->job,
+                                      .bind = up->bind,
+                                      .min = up->min,
+                                      .args = up->args,
+                                      .once = up->once,
+                                      .handover = &up->cluster.handover,
+                                      .say = say,
+                                      .idle = hear_signals,
+                                      .arg = up};
+    if (up->args && !up_program_open(&up->program))
+        return EXIT_FAILED_CHECK;
     int code = run_loop(up);
     wipe_table(up);
     hearth_node_on_event(up->cluster.node, NULL, NULL);
-    bool ended = end_tasks(up);
-    if (up->args)
-        ended = up_program_close(&up->program) && ended;
-    if (!ended) {
+    bool ended = !up->args || up_program_close(&up->program);
+    for (int i = 0; i < up->task_count; i++)
+        ended = up_call_end(&up->tasks[i].call) && ended;
+    if (!ended) { /* a thread is stuck in a call, so the node cannot be closed */
         fflush(NULL);
         _exit(code); /* the others see that the connections end */
     }
@@ -324,7 +418,7 @@ static int check(const struct up *up, const struct usage *usage)
     if (up->args && up->allow_demo)
         return args_refuse(usage, "--allow-demo is for a machine without a program of its own");
     if (strlen(up->job) > 63)
-        return args_refuse(usage, "--job is longer than 63 messages");
+        return args_refuse(usage, "--job is longer than 63 characters");
     return route_check_bind(usage, up->bind);
 }
 

@@ -62,7 +62,7 @@ static int follow(struct cluster_demo *d, struct race *race)
 static int lead(struct demo *demo, struct cluster_demo *d, struct race *race)
 {
     char names[NAMES_MAX];
-    cluster_names(d->group, true, names, sizeof names);
+    cluster_names(d->group, names, sizeof names);
     cluster_demo_race(&d->plan->demo, hearth_group_size(d->group), race);
     race->machines = names;
     demo->ranks = hearth_group_size(d->group);

@@ -132,9 +132,11 @@ TEST(test_lines)
     char *text = NULL;
     size_t len = 0;
     struct hearth_event event = {.kind = HEARTH_EVENT_LEADER, .name = "ben"};
+    char line[64];
     FILE *file = open_memstream(&text, &len);
     assert_non_null(file);
-    cluster_event_line(file, &event, 1000000);
+    cluster_event_text(&event, line, sizeof line);
+    cluster_line(file, line, 1000000);
     cluster_line(file, "a\tb", 1000000);
     fclose(file);
     assert_int_equal(text[2], ':');

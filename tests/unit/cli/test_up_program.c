@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth up -- PROGRAM: what ends it, and what makes it form again. */
-#include "cli/cluster/up_job.h"
+#include "cli/cluster/up.h"
 #include "support/suite.h"
 
 /* A machine that is lost while the group is formed must not end the programs of all others. */
@@ -10,9 +10,9 @@ TEST(test_losses_on_the_way)
                                HEARTH_GROUP_BROKEN};
     static const int wrong[] = {HEARTH_OK, HEARTH_INVALID, HEARTH_MISMATCH, HEARTH_LIMIT, HEARTH_NO_MEMORY};
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
-        assert_true(up_job_once_more(lost[i]));
+        assert_true(up_once_more(lost[i]));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_false(up_job_once_more(wrong[i]));
+        assert_false(up_once_more(wrong[i]));
 }
 
 /* What a member says goes into variables of our program. */
