@@ -46,9 +46,10 @@ static void write_cell(const struct column *column, const json_t *row, const voi
         return;
     }
     if (column->form != FORM_TEXT) {
-        bool none = column->none && !(json_real_of(row, column->key) > 0);
+        bool there = column->zero ? json_is_number(json_object_get(row, column->key))
+                                  : json_real_of(row, column->key) > 0;
         number = number_text(row, column);
-        text = none ? column->none : number.s;
+        text = column->none && !there ? column->none : number.s;
     }
     snprintf(cell->text, sizeof cell->text, "%s", text);
 }

@@ -26,7 +26,8 @@ struct column {
     enum form form;
     int width;           /* of lines that are printed as they come; negative: to the left. In tables texts
                             stand to the left, other forms to the right */
-    const char *none;    /* for numbers that are not above 0; NULL: they are printed too */
+    const char *none;    /* for a number that is not there, or is not above 0; NULL: it is printed as 0 */
+    bool zero;           /* with `none`: 0 is a number like others */
     column_write *write; /* instead of key and form */
 };
 
