@@ -6,6 +6,7 @@
 #include "cli/shared/progress.h"
 #include "collective/dryrun.h"
 #include "collective/select.h"
+#include "gradient/price.h"
 
 #define PLAN_SETUP_ARGS      17
 #define PLAN_SETUP_RANKS_MAX 100000
@@ -72,3 +73,13 @@ void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, 
 const char *plan_setup_kind(int index);
 const char *plan_setup_dtype(int index);
 const char *plan_setup_algo(int index); /* "auto" first */
+
+#define MODEL_SIDE 4096 /* rows and columns of a layer */
+/* What a step of training costs: a model of so many parameters is layers of MODEL_SIDE x MODEL_SIDE, one with
+ * fewer rows, and the rest, which goes plain as small tensors do. */
+struct model_price {
+    struct reduction_choice layer;                    /* what a layer does */
+    double bytes, wire_s, kernel_s, total_s, plain_s; /* of all, in flight together */
+};
+struct model_price model_price(const struct codec_list *list, size_t params, enum hearth_dtype dtype,
+                               const struct group_view *view);
