@@ -155,8 +155,9 @@ static int measure(struct cluster_bench_args *b)
     bool ours = starter == hearth_group_rank(b->group);
     b->plan = plan.bench;
     if (!ours)
-        fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "
-                        "he asked for\n");
+        fprintf(stderr,
+                "hearth bench cluster: another machine began to measure at the same time: this is what "
+                "it asked for\n");
     find_bound(b);
     show_head(b);
     progress_start(&b->progress, "bench cluster");
@@ -195,7 +196,7 @@ static int check(struct cluster_bench_args *b, const struct usage *usage)
         b->plan.sizes[i] = b->sizes.item[i];
     }
     if (strlen(b->codec) >= CLUSTER_CODEC_MAX)
-        return args_refuse(usage, "--compress is longer than %d messages", CLUSTER_CODEC_MAX - 1);
+        return args_refuse(usage, "--compress is longer than %d characters", CLUSTER_CODEC_MAX - 1);
     if (hearth_codec_check(b->codec))
         return args_refuse(usage, "--compress: %s", hearth_error_text());
     snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);

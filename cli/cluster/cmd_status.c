@@ -11,8 +11,7 @@
 #include "cli/commands.h"
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
-#include "cli/shared/json.h"
-#include "cli/shared/table.h"
+#include "cli/shared/listing.h"
 #include "security/secret.h"
 
 #define WAIT_DEFAULT_S 3

@@ -83,21 +83,6 @@ int ask_running_node(const struct usage *usage, json_t **answer)
     return EXIT_NO_NODE;
 }
 
-int print_done(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return EXIT_GOOD;
-    perror("hearth: cannot write the output");
-    return EXIT_FAILED_CHECK;
-}
-
-int print_answer(const json_t *object)
-{
-    json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    putchar('\n');
-    return print_done();
-}
-
 /* ---- by name ---- */
 
 struct search {

@@ -17,11 +17,6 @@ int ask_node(const struct usage *usage, json_t **answer);
 /* The same, and if nobody answers it says so, and what to do. */
 int ask_running_node(const struct usage *usage, json_t **answer);
 
-/* Prints the object for programs. EXIT_GOOD, or EXIT_FAILED_CHECK with a message. */
-int print_answer(const json_t *object);
-/* What people asked for has been written. The same codes. */
-int print_done(void);
-
 struct named_node {
     struct node_id id;
     char name[64]; /* "": not known */

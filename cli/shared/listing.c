@@ -99,6 +99,34 @@ int listing_close(struct listing *listing, int code)
     return doc && !doc_close(doc) ? EXIT_FAILED_CHECK : code;
 }
 
+int listing_one(int argc, char **argv, json_t *row)
+{
+    struct listing listing = {.columns = NULL};
+    if (!row) {
+        fprintf(stderr, "hearth: no JSON: no memory, or a text that is not UTF-8\n");
+        return EXIT_FAILED_CHECK;
+    }
+    if (!listing_open(&listing, true, argc, argv))
+        return EXIT_FAILED_CHECK;
+    listing_row(&listing, row);
+    return listing_close(&listing, EXIT_GOOD);
+}
+
+int print_done(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_GOOD;
+    perror("hearth: cannot write the output");
+    return EXIT_FAILED_CHECK;
+}
+
+int print_answer(const json_t *object)
+{
+    json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    return print_done();
+}
+
 /* ---- whole tables ---- */
 
 void listing_print(const struct listing_table *what, const json_t *rows, FILE *file, const char *indent)

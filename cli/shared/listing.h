@@ -46,6 +46,14 @@ void listing_row(const struct listing *listing, json_t *row); /* takes the row o
 /* Prints the JSON, if there is any. `code`, or EXIT_FAILED_CHECK after a message. */
 int listing_close(struct listing *listing, int code);
 
+/* A whole document with this one row, which it takes over. EXIT_GOOD, or EXIT_FAILED_CHECK after a message. */
+int listing_one(int argc, char **argv, json_t *row);
+
+/* Prints an object for programs as it is. The same codes. */
+int print_answer(const json_t *object);
+/* What people asked for has been written. The same codes. */
+int print_done(void);
+
 /* The objects of an array as a table, with a head; columns are as wide as they must be. */
 struct listing_table {
     const struct column *columns;

@@ -176,7 +176,7 @@ run init --replace --json
 report $? "--replace makes another, as JSON; the warning is not part of it"
 for name in "" "two words" "$(printf 'x%.0s' $(seq 33))" $'new\nline' "sla/sh" "$token"; do
     run init "$name" --secret-file elsewhere
-    [ $code -eq 2 ] && grep -q "1 to 32 messages" err && ! grep -q "hearth1-lab" err && [ ! -e elsewhere ]
+    [ $code -eq 2 ] && grep -q "name has 1 to 32 " err && ! grep -q "hearth1-lab" err && [ ! -e elsewhere ]
     report $? "a wrong name is refused and not repeated"
 done
 for i in 1 2 3 4 5 6; do "$hearth" init --secret-file racing >"race.$i" 2>&1 & done
