@@ -10,6 +10,7 @@
 #include "cli/cluster/cluster_table.h"
 #include "cli/shared/args.h"
 #include "cli/shared/secret_handover.h"
+#include "os/thread.h"
 
 /* What the user says. NULL and 0: as the environment does, else the library's own choice. */
 struct cluster_options {
@@ -32,6 +33,26 @@ struct cluster_session {
 int cluster_enter(const struct usage *usage, const struct cluster_options *options,
                   struct cluster_session *cluster);
 void cluster_leave(struct cluster_session *cluster);
+
+/* A call that waits, in a thread of its own. */
+struct node_call {
+    /* What the caller says. */
+    hearth_node *node;
+    void (*work)(void *arg); /* in the thread; ends soon after `quit` and an interrupt of the node */
+    void (*ring)(void *arg); /* from the thread: it is done; NULL: nobody is told */
+    void *arg, *ring_arg;
+
+    atomic_bool quit;
+    atomic_int state;
+    struct thread thread;
+};
+
+/* No effect while it is busy, or after `quit`. false: there is no thread for it. */
+bool node_call_start(struct node_call *call);
+/* True once after it is done; then it may start again. */
+bool node_call_take(struct node_call *call);
+/* Asks it to end, and waits for that some seconds. false: it is stuck, and the node must not be closed. */
+bool node_call_end(struct node_call *call);
 
 /* For a command that starts something on all machines that are up with `role`: waits until they are members
  * and no more come, then forms the job with them. ARGS_GO, or the exit code after a message; `nobody` is said

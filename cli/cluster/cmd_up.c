@@ -23,63 +23,17 @@
 #include "cli/shared/text.h"
 #include "os/clock.h"
 
-#define FORM_TIMEOUT_MS 3000           /* forming is tried again and again: what it waits for is said */
-#define LOOK_MS         1000           /* the table is drawn anew, and the board of jobs is looked at */
-#define PATIENCE_NS     (4 * NS_PER_S) /* for a thread to end */
-#define INTERRUPT_MS    10
+#define FORM_TIMEOUT_MS 3000 /* forming is tried again and again: what it waits for is said */
+#define LOOK_MS         1000 /* the table is drawn anew, and the board of jobs is looked at */
 #define NOTE_MAX        512
 #define TASKS           2
 #define WANTED_MAX      16
 #define WANTED_NS       (30 * NS_PER_S)
 
-/* ---- a call that waits ---- */
-
-enum { CALL_IDLE, CALL_BUSY, CALL_DONE };
-
-static void call_main(void *arg)
-{
-    struct up_call *call = arg;
-    call->work(call->arg);
-    atomic_store(&call->state, CALL_DONE);
-    call->ring(call->ring_arg);
-}
-
-bool up_call_start(struct up_call *call)
-{
-    if (atomic_load(&call->state) != CALL_IDLE || atomic_load(&call->quit))
-        return true;
-    atomic_store(&call->state, CALL_BUSY);
-    if (thread_start(&call->thread, "hearth-up", call_main, call) == HEARTH_OK)
-        return true;
-    atomic_store(&call->state, CALL_IDLE);
-    return false;
-}
-
-bool up_call_take(struct up_call *call)
-{
-    if (atomic_load(&call->state) != CALL_DONE)
-        return false;
-    thread_join(&call->thread);
-    atomic_store(&call->state, CALL_IDLE);
-    return true;
-}
-
-bool up_call_end(struct up_call *call)
-{
-    uint64_t end = clock_real() + PATIENCE_NS;
-    atomic_store(&call->quit, true);
-    while (atomic_load(&call->state) == CALL_BUSY && clock_real() < end) {
-        hearth_node_interrupt(call->node);
-        (void)poll(NULL, 0, INTERRUPT_MS);
-    }
-    up_call_take(call);
-    return atomic_load(&call->state) == CALL_IDLE;
-}
-
 /* What a machine that is up does for others: it takes part in their measurements, and in their demo if it
  * allows that. Each kind has a call of its own, so that none waits for another. */
 struct up_task {
-    struct up_call call;
+    struct node_call call;
     const char *job;
     enum cluster_plan_kind kind;
     char said[256]; /* when it is done: what it did; "": nothing */
@@ -253,7 +207,7 @@ static void start_task(struct up *up, const char *job)
 {
     for (int i = 0; i < up->task_count; i++) {
         if (strcmp(up->tasks[i].job, job) == 0)
-            up_call_start(&up->tasks[i].call);
+            node_call_start(&up->tasks[i].call);
     }
 }
 
@@ -276,7 +230,7 @@ static void take_events(struct up *up)
 static void tend_tasks(struct up *up)
 {
     for (int i = 0; i < up->task_count; i++) {
-        if (!up_call_take(&up->tasks[i].call))
+        if (!node_call_take(&up->tasks[i].call))
             continue;
         if (up->tasks[i].said[0])
             say(up, up->tasks[i].said);
@@ -294,7 +248,7 @@ static void look(struct up *up)
         return;
     for (int i = 0; i < up->task_count; i++) {
         if (cluster_status_wanted(&up->status, up->tasks[i].job))
-            up_call_start(&up->tasks[i].call);
+            node_call_start(&up->tasks[i].call);
     }
     draw_table(up);
 }
@@ -401,7 +355,7 @@ static int run(struct up *up)
     hearth_node_on_event(up->cluster.node, NULL, NULL);
     bool ended = !up->args || up_program_close(&up->program);
     for (int i = 0; i < up->task_count; i++)
-        ended = up_call_end(&up->tasks[i].call) && ended;
+        ended = node_call_end(&up->tasks[i].call) && ended;
     if (!ended) { /* a thread is stuck in a call, so the node cannot be closed */
         fflush(NULL);
         _exit(code); /* the others see that the connections end */

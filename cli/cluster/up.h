@@ -1,41 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hearth up` does beside showing members: calls that wait, each in a thread of its own, and a program
- * that runs together with those of other machines. */
+/* The program of `hearth up`, which runs together with those of other machines. */
 #pragma once
 
-#include <stdatomic.h>
-
-#include <hearth.h>
-
+#include "cli/cluster/cluster_open.h"
 #include "cli/run/child.h"
-#include "cli/shared/secret_handover.h"
-#include "os/thread.h"
 
 #define UP_MEMBERS_MAX 64
 #define UP_ADDRESS_MAX 96
-
-/* ---- a call that waits ---- */
-
-struct up_call {
-    /* What the caller says. */
-    hearth_node *node;
-    void (*work)(void *arg); /* in the thread; ends soon after `quit` and an interrupt of the node */
-    void (*ring)(void *arg); /* from the thread: it is done */
-    void *arg, *ring_arg;
-
-    atomic_bool quit;
-    atomic_int state;
-    struct thread thread;
-};
-
-/* No effect while it is busy, or after `quit`. false: there is no thread for it. */
-bool up_call_start(struct up_call *call);
-/* True once after it is done; then it may start again. */
-bool up_call_take(struct up_call *call);
-/* Asks it to end, and waits for that some seconds. false: it is stuck, and the node must not be closed. */
-bool up_call_end(struct up_call *call);
-
-/* ---- the program ---- */
 
 enum up_phase {
     UP_FORMING,  /* a thread waits for the others */
@@ -48,8 +19,8 @@ enum up_phase {
 /* Started when its job is formed, ended when a machine is lost, started again. */
 struct up_program {
     /* What the caller says; node and ring of `former` too. */
-    struct up_call former;  /* waits until the job is formed */
-    const char *job, *bind; /* bind: NULL = not said */
+    struct node_call former; /* waits until the job is formed */
+    const char *job, *bind;  /* bind: NULL = not said */
     int min;
     char **args;
     bool once;
@@ -93,7 +64,7 @@ void up_program_polls(const struct up_program *p, struct pollfd polls[CHILD_PROC
 int up_program_patience_ms(const struct up_program *p); /* -1: any time */
 void up_program_tend(struct up_program *p);
 void up_program_quit(struct up_program *p, int number); /* of the signal */
-bool up_program_close(struct up_program *p);            /* as up_call_end */
+bool up_program_close(struct up_program *p);            /* as node_call_end */
 
 /* Whether such a failure says that a machine was lost on the way: then the others form again. */
 bool up_once_more(int status);

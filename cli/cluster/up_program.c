@@ -259,7 +259,7 @@ static void begin_forming(struct up_program *p)
 {
     p->phase = UP_FORMING;
     p->grace_ns = p->failed_ns = 0;
-    if (up_call_start(&p->former))
+    if (node_call_start(&p->former))
         return;
     say(p, "no thread to wait for the others");
     finish(p, EXIT_FAILED_CHECK);
@@ -316,7 +316,7 @@ static void begin_running(struct up_program *p)
 static void tend_forming(struct up_program *p)
 {
     char text[sizeof p->waits];
-    bool done = up_call_take(&p->former);
+    bool done = node_call_take(&p->former);
     mutex_lock(&p->lock);
     bool news = p->waits_new && p->waits[0] && !done;
     snprintf(text, sizeof text, "%s", p->waits);
@@ -514,7 +514,7 @@ void up_program_quit(struct up_program *p, int number)
 
 bool up_program_close(struct up_program *p)
 {
-    if (!up_call_end(&p->former))
+    if (!node_call_end(&p->former))
         return false;
     if (p->has_output)
         output_close(&p->output);
