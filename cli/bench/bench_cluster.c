@@ -231,12 +231,11 @@ int bench_cluster(int argc, char **argv)
         code = check(&b, &usage);
     if (code != ARGS_GO)
         return code;
-    const struct cluster_options options = {.seeds = b.seeds,
-                                            .bind = b.bind,
-                                            .health = -1,
-                                            .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
-                                            .form_timeout_ms = FORM_TIMEOUT_MS};
-    code = cluster_enter(&usage, &options, &b.cluster);
+    const struct hearth_config said = {.seeds = b.seeds,
+                                       .bind = b.bind,
+                                       .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
+                                       .form_timeout_ms = FORM_TIMEOUT_MS};
+    code = cluster_enter(&usage, &said, &b.cluster);
     if (code != ARGS_GO)
         return code;
     code = EXIT_FAILED_CHECK;

@@ -30,28 +30,23 @@ const char *cluster_health_name(int index)
 
 /* ---- opening ---- */
 
-static void fill_config(struct hearth_config *config, const struct cluster_options *o)
+static void fill_config(struct hearth_config *config, const struct hearth_config *said)
 {
     config->peers = config->rendezvous = NULL;
     config->rank = -1;
     config->world_size = 0;
     config->discover = "mdns";
-    config->roles = o->roles;
-    if (o->seeds)
-        config->seeds = o->seeds;
-    if (o->bind)
-        config->bind = o->bind;
-    if (o->port > 0)
-        config->port = (uint16_t)o->port;
-    if (o->health >= 0)
-        config->health = cluster_health_name(o->health);
-    if (o->form_timeout_ms > 0)
-        config->form_timeout_ms = o->form_timeout_ms;
-    config->log = o->log;
-    config->log_arg = o->log_arg;
+    config->roles = said->roles;
+    config->seeds = said->seeds ? said->seeds : config->seeds;
+    config->bind = said->bind ? said->bind : config->bind;
+    config->port = said->port > 0 ? said->port : config->port;
+    config->health = said->health ? said->health : config->health;
+    config->form_timeout_ms = said->form_timeout_ms;
+    config->log = said->log;
+    config->log_arg = said->log_arg;
 }
 
-int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+int cluster_enter(const struct usage *usage, const struct hearth_config *said,
                   struct cluster_session *cluster)
 {
     struct hearth_config config;
@@ -64,7 +59,7 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     }
     hearth_config_init(&config);
     int status = hearth_config_env(&config);
-    fill_config(&config, options);
+    fill_config(&config, said);
     secret_token(cluster->handover.secret, token);
     if (cluster->handover.file[0])
         config.secret_file = cluster->handover.file; /* and the trust list beside it */

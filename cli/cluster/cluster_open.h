@@ -12,16 +12,6 @@
 #include "cli/shared/secret_handover.h"
 #include "os/thread.h"
 
-/* What the user says. NULL and 0: as the environment does, else the library's own choice. */
-struct cluster_options {
-    const char *seeds, *bind;
-    int port, health; /* index of cluster_health_name; -1: not said */
-    unsigned roles;   /* enum hearth_role */
-    int64_t form_timeout_ms;
-    hearth_log_fn *log;
-    void *log_arg;
-};
-
 const char *cluster_health_name(int index); /* NULL after the last */
 
 struct cluster_session {
@@ -29,8 +19,9 @@ struct cluster_session {
     struct secret_handover handover;
 };
 
-/* ARGS_GO, or the exit code after a message. */
-int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+/* `said`: what goes before the environment, if it is not NULL or 0: seeds, bind, port, health, roles, log and
+ * how long to form. ARGS_GO, or the exit code after a message. */
+int cluster_enter(const struct usage *usage, const struct hearth_config *said,
                   struct cluster_session *cluster);
 void cluster_leave(struct cluster_session *cluster);
 

@@ -46,10 +46,10 @@ struct up_wanted {
 
 struct up {
     /* What the user says. */
-    const char *job, *seeds, *bind;
-    int min, port, health;
-    bool allow_demo, once, job_given, min_given;
-    char **args;
+    struct hearth_config said;
+    int port, health;
+    bool allow_demo, job_given, min_given;
+    struct up_program program; /* that of `args`, if there are any */
 
     struct cluster_session cluster;
     bool table;          /* it is drawn; else there are lines */
@@ -59,7 +59,6 @@ struct up {
     int heard;
     struct up_task tasks[TASKS];
     int task_count;
-    struct up_program program;
     bool interrupt;
     uint64_t look_ns;
     struct up_wanted wanted[WANTED_MAX];
@@ -148,7 +147,7 @@ static void draw_table(struct up *up)
 /* Lines go to where the program's do not. */
 static FILE *line_file(const struct up *up)
 {
-    return up->args ? stderr : stdout;
+    return up->program.args ? stderr : stdout;
 }
 
 static void say(void *arg, const char *text)
@@ -260,7 +259,7 @@ static void hear_signals(void *arg)
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD || number == SIGWINCH)
             continue;
-        if (!up->interrupt && up->args && up->program.phase == UP_RUNNING)
+        if (!up->interrupt && up->program.args && up->program.phase == UP_RUNNING)
             say(up, "leaving; the program has 5 s to end");
         up->interrupt = true;
         up_program_quit(&up->program, number);
@@ -279,7 +278,7 @@ static int patience_ms(struct up *up)
 
 static int run_loop(struct up *up)
 {
-    while (up->args ? up->program.phase != UP_OVER : !up->interrupt) {
+    while (up->program.args ? up->program.phase != UP_OVER : !up->interrupt) {
         struct pollfd polls[2 + CHILD_PROCESS_POLLS] = {{.fd = up->heard, .events = POLLIN},
                                                         {.fd = up->wake[0], .events = POLLIN}};
         up_program_polls(&up->program, polls + 2);
@@ -288,11 +287,11 @@ static int run_loop(struct up *up)
         hear_signals(up);
         take_events(up);
         tend_tasks(up);
-        if (up->args)
+        if (up->program.args)
             up_program_tend(&up->program);
         look(up);
     }
-    return up->args ? up->program.code : EXIT_GOOD;
+    return up->program.args ? up->program.code : EXIT_GOOD;
 }
 
 /* ---- beginning ---- */
@@ -319,7 +318,7 @@ static bool prepare(struct up *up)
     }
     for (int i = 0; i < 2; i++)
         fcntl(up->wake[i], F_SETFL, O_NONBLOCK);
-    up->table = !up->args && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
+    up->table = !up->program.args && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
     return true;
 }
 
@@ -334,26 +333,19 @@ static void log_line(void *arg, enum hearth_log_level level, const char *id, con
 static int run(struct up *up)
 {
     hearth_node_on_event(up->cluster.node, ring_event, up);
-    if (!up->args)
+    if (!up->program.args)
         add_task(up, CLUSTER_BENCH_JOB, CLUSTER_PLAN_BENCH);
     if (up->allow_demo)
         add_task(up, CLUSTER_DEMO_JOB, CLUSTER_PLAN_DEMO);
-    up->program = (struct up_program){.former = {.node = up->cluster.node, .ring = ring, .ring_arg = up},
-                                      .job = up->job,
-                                      .bind = up->bind,
-                                      .min = up->min,
-                                      .args = up->args,
-                                      .once = up->once,
-                                      .handover = &up->cluster.handover,
-                                      .say = say,
-                                      .idle = hear_signals,
-                                      .arg = up};
-    if (up->args && !up_program_open(&up->program))
+    up->program.former = (struct node_call){.node = up->cluster.node, .ring = ring, .ring_arg = up};
+    up->program.bind = up->said.bind;
+    up->program.handover = &up->cluster.handover;
+    if (up->program.args && !up_program_open(&up->program))
         return EXIT_FAILED_CHECK;
     int code = run_loop(up);
     wipe_table(up);
     hearth_node_on_event(up->cluster.node, NULL, NULL);
-    bool ended = !up->args || up_program_close(&up->program);
+    bool ended = !up->program.args || up_program_close(&up->program);
     for (int i = 0; i < up->task_count; i++)
         ended = node_call_end(&up->tasks[i].call) && ended;
     if (!ended) { /* a thread is stuck in a call, so the node cannot be closed */
@@ -365,38 +357,44 @@ static int run(struct up *up)
 
 static int check(const struct up *up, const struct usage *usage)
 {
-    if (up->args && !up->args[0])
+    if (up->program.args && !up->program.args[0])
         return args_refuse(usage, "there is no program after --");
-    if (!up->args && (up->once || up->job_given || up->min_given))
+    if (!up->program.args && (up->program.once || up->job_given || up->min_given))
         return args_refuse(usage, "--job, --min and --once are about a program, which stands after --");
-    if (up->args && up->allow_demo)
+    if (up->program.args && up->allow_demo)
         return args_refuse(usage, "--allow-demo is for a machine without a program of its own");
-    if (strlen(up->job) > 63)
+    if (strlen(up->program.job) > 63)
         return args_refuse(usage, "--job is longer than 63 characters");
-    return route_check_bind(usage, up->bind);
+    return route_check_bind(usage, up->said.bind);
 }
 
 int cmd_up(int argc, char **argv)
 {
     static struct up up; /* large: it holds the status */
-    up = (struct up){.job = "up", .min = 2, .health = -1};
+    up = (struct up){
+        .health = -1,
+        .program = {.job = "up", .min = 2, .say = say, .idle = hear_signals, .arg = &up},
+        .said = {.form_timeout_ms = FORM_TIMEOUT_MS, .log = log_line, .log_arg = &up},
+    };
     const struct arg args[] = {
-        {"job", ARG_TEXT, &up.job, .value_name = "NAME", .given = &up.job_given,
+        {"job", ARG_TEXT, &up.program.job, .value_name = "NAME", .given = &up.job_given,
          .about = "with a program: machines with the same run it together (default up)"},
-        {"min", ARG_INT, &up.min, .about = "with a program: it starts when so many are there (default 2)",
-         .min = 1, .max = UP_MEMBERS_MAX, .given = &up.min_given},
-        {"once", ARG_FLAG, &up.once,
+        {"min", ARG_INT, &up.program.min,
+         .about = "with a program: it starts when so many are there (default 2)", .min = 1,
+         .max = UP_MEMBERS_MAX, .given = &up.min_given},
+        {"once", ARG_FLAG, &up.program.once,
          .about = "with a program: end when a machine is lost, instead of starting it again with the others"},
         {"allow-demo", ARG_FLAG, &up.allow_demo,
          .about = "take part when a member types `hearth demo --cluster`"},
         {"port", ARG_INT, &up.port, .about = "to listen on; a taken one moves to the next (default 52416)",
          .min = 1, .max = UINT16_MAX},
-        {"seeds", ARG_TEXT, &up.seeds, .value_name = "LIST",
+        {"seeds", ARG_TEXT, &up.said.seeds, .value_name = "LIST",
          .about = "host[:port],...: nodes to ask beside those that are found; one of the cluster is enough"},
-        {"bind", ARG_TEXT, &up.bind, .value_name = "IFACE|ADDR", .about = "network to use (default: all)"},
+        {"bind", ARG_TEXT, &up.said.bind, .value_name = "IFACE|ADDR",
+         .about = "network to use (default: all)"},
         {"health", ARG_CHOICE, &up.health, .about = "how soon a silent machine is lost, 3 s, 1 s or 12 s",
          .choice = cluster_health_name},
-        {"PROGRAM [ARGUMENTS]", ARG_REST, &up.args,
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &up.program.args,
          .about = "what to run here when enough machines are there; it gets its rank as by hearth run"},
     };
     const struct usage usage = {
@@ -417,16 +415,10 @@ int cmd_up(int argc, char **argv)
         return code;
     if (!prepare(&up))
         return EXIT_FAILED_CHECK;
-    const struct cluster_options options = {.seeds = up.seeds,
-                                            .bind = up.bind,
-                                            .port = up.port,
-                                            .health = up.health,
-                                            .roles = (up.args ? 0 : HEARTH_ROLE_BENCH) |
-                                                     (up.allow_demo ? HEARTH_ROLE_DEMO : 0),
-                                            .form_timeout_ms = FORM_TIMEOUT_MS,
-                                            .log = log_line,
-                                            .log_arg = &up};
-    code = cluster_enter(&usage, &options, &up.cluster);
+    up.said.port = (uint16_t)up.port;
+    up.said.health = cluster_health_name(up.health);
+    up.said.roles = (up.program.args ? 0 : HEARTH_ROLE_BENCH) | (up.allow_demo ? HEARTH_ROLE_DEMO : 0);
+    code = cluster_enter(&usage, &up.said, &up.cluster);
     if (code != ARGS_GO)
         return code;
     code = run(&up);

@@ -88,11 +88,10 @@ static int run(struct demo *demo, hearth_node *node, hearth_group **group, struc
 
 int demo_cluster(struct demo *demo)
 {
-    const struct cluster_options options = {.seeds = demo->seeds,
-                                            .bind = demo->bind,
-                                            .health = -1,
-                                            .roles = HEARTH_ROLE_GUEST,
-                                            .form_timeout_ms = FORM_TIMEOUT_MS};
+    const struct hearth_config said = {.seeds = demo->seeds,
+                                       .bind = demo->bind,
+                                       .roles = HEARTH_ROLE_GUEST,
+                                       .form_timeout_ms = FORM_TIMEOUT_MS};
     const struct cluster_gathering what = {
         .job = CLUSTER_DEMO_JOB,
         .role = HEARTH_ROLE_DEMO,
@@ -102,7 +101,7 @@ int demo_cluster(struct demo *demo)
     struct cluster_session cluster;
     hearth_group *group;
     struct race *race = malloc(sizeof *race);
-    int code = race ? cluster_enter(&usage, &options, &cluster) : EXIT_FAILED_CHECK;
+    int code = race ? cluster_enter(&usage, &said, &cluster) : EXIT_FAILED_CHECK;
     if (code != ARGS_GO) {
         free(race);
         return code;
