@@ -217,15 +217,12 @@ static int try_port(uint16_t port, bool datagrams, struct error *error)
         int fd = -1;
         if (sock_addr_parse(wildcards[i], port, &addr))
             continue;
-        if (datagrams) {
-            status = datagram_open(&addr, DATAGRAM_BUFFER, &udp, &bound, error);
-            if (status == HEARTH_OK)
-                datagram_close(&udp);
-        } else {
-            status = sock_listen(&addr, BACKLOG, &fd, &bound, error);
-            if (status == HEARTH_OK)
-                sock_unlisten(fd);
-        }
+        status = datagrams ? datagram_open(&addr, DATAGRAM_BUFFER, &udp, &bound, error)
+                           : sock_listen(&addr, BACKLOG, &fd, &bound, error);
+        if (status == HEARTH_OK && datagrams)
+            datagram_close(&udp);
+        else if (status == HEARTH_OK)
+            sock_unlisten(fd);
     }
     return status;
 }
@@ -257,23 +254,12 @@ static void check_port(struct doctor *d)
 
 static int dial_self(const struct sock_addr *own, struct error *error)
 {
-    struct sock_addr bound, from;
-    int listener = -1, dialled = -1, accepted = -1;
-    uint64_t deadline = clock_real() + SELF_WAIT_NS;
+    struct sock_addr bound;
+    int listener = -1, dialled = -1;
     int status = sock_listen(own, BACKLOG, &listener, &bound, error);
     if (status)
         return status;
-    status = dial_wait(&bound, deadline, &dialled, error);
-    if (status == HEARTH_OK) {
-        struct sock_wait item = {.fd = listener, .want_recv = true};
-        sock_wait(&item, 1, deadline);
-        status = sock_accept(listener, &accepted, &from);
-        if (status == HEARTH_PENDING)
-            status = error_set(error, HEARTH_TIMEOUT, RANK_NONE, "nothing arrives");
-        else if (status)
-            error_set(error, status, RANK_NONE, "the connection cannot be taken");
-    }
-    sock_close(accepted);
+    status = dial_wait(&bound, clock_real() + SELF_WAIT_NS, &dialled, error);
     sock_close(dialled);
     sock_unlisten(listener);
     return status;
