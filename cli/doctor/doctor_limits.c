@@ -1,85 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth doctor: the firewall, and what the system grants: buffers, descriptors, memory, processor. */
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
 #include "cli/shared/json.h"
-#include "cli/shared/signals.h"
 #include "cli/shared/text.h"
 #include "kernel/kernel.h"
 #include "os/clock.h"
 #include "os/host.h"
 #include "os/sock.h"
-
-/* ---- other programs ---- */
-
-extern char **environ;
-
-static pid_t start(const char *const *argv, int output)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t pid = -1;
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return -1;
-    /* The arguments are not written to; posix_spawnp only says so in its text. */
-    bool good = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
-                posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) == 0 &&
-                posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-                posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ) == 0;
-    posix_spawn_file_actions_destroy(&actions);
-    return good ? pid : -1;
-}
-
-/* True: it has closed its output. What does not fit is read and dropped, so that it can end. */
-static bool read_all(int fd, char *text, size_t size, uint64_t deadline_ns)
-{
-    size_t len = 0;
-    text[0] = 0;
-    for (;;) {
-        char piece[4096];
-        struct sock_wait item = {.fd = fd, .want_recv = true};
-        if (sock_wait(&item, 1, deadline_ns) == 0)
-            return false;
-        ssize_t got = read(fd, piece, sizeof piece);
-        if (got <= 0)
-            return got == 0;
-        for (ssize_t i = 0; i < got && len + 1 < size; i++)
-            text[len++] = piece[i];
-        text[len] = 0;
-    }
-}
-
-/* Runs argv[0], found by PATH, without input, and keeps what it prints on standard output, as far as there is
- * room, terminated. Its exit code; -1: it could not be started, was ended by a signal, or had not ended by
- * the deadline (then it is killed). */
-static int capture(const char *const *argv, char *text, size_t size, uint64_t deadline_ns)
-{
-    int ends[2], status = 0;
-    text[0] = 0;
-    if (!pipe_open(ends))
-        return -1;
-    pid_t pid = start(argv, ends[1]);
-    close(ends[1]);
-    bool ended = pid > 0 && read_all(ends[0], text, size, deadline_ns);
-    close(ends[0]);
-    if (pid <= 0)
-        return -1;
-    if (!ended)
-        kill(pid, SIGKILL);
-    if (waitpid(pid, &status, 0) != pid || !ended || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
+#include "os/spawn.h"
 
 #define RULES_MAX       (1u << 20) /* bytes of a ruleset that are looked at */
 #define RULES_WAIT_NS   (2 * NS_PER_S)
@@ -167,14 +102,31 @@ struct firewall_view firewall_read_iptables(const char *text)
     return view;
 }
 
-static bool list_rules(const char *const *programs, const char *const *words, char *text)
+/* The rules as a tool prints them, behind its name and a newline; "": none could be seen in time. */
+static void list_rules(char text[static RULES_MAX])
 {
-    for (; *programs; programs++) {
-        const char *argv[4] = {*programs, words[0], words[1], NULL};
-        if (capture(argv, text, RULES_MAX, clock_real() + RULES_WAIT_NS) == 0)
-            return true;
+    static const char script[] =
+        "PATH=$PATH:/usr/sbin\n"
+        "rules=$(nft list ruleset </dev/null) && printf 'nft\\n%s' \"$rules\" && exit\n"
+        "rules=$(iptables -S INPUT </dev/null) && printf 'iptables\\n%s' \"$rules\"\n";
+    uint64_t deadline_ns = clock_real() + RULES_WAIT_NS;
+    struct child shell;
+    struct error error;
+    size_t len = 0;
+    ssize_t got = 1;
+    text[0] = 0;
+    if (child_start(&shell, "/bin/sh", &error))
+        return;
+    if (write(shell.fd, script, sizeof script - 1) == (ssize_t)sizeof script - 1)
+        sock_finish(shell.fd);
+    while (got > 0 && len < RULES_MAX - 1) {
+        struct sock_wait item = {.fd = shell.fd, .want_recv = true};
+        got = sock_wait(&item, 1, deadline_ns) > 0 ? read(shell.fd, text + len, RULES_MAX - 1 - len) : 0;
+        len += got > 0 ? (size_t)got : 0;
     }
-    return false;
+    text[len] = 0;
+    kill(-shell.pid, SIGKILL); /* a tool that hangs, too */
+    child_end(&shell);
 }
 
 static void note_rules(struct doctor *d, const char *tool, const struct firewall_view *view, const char *fix)
@@ -209,20 +161,17 @@ static bool check_ufw(struct doctor *d)
 
 static void check_rules(struct doctor *d, char *text)
 {
-    static const char *const nft[] = {"nft", "/usr/sbin/nft", NULL};
-    static const char *const nft_words[] = {"list", "ruleset"};
-    static const char *const iptables[] = {"iptables", "/usr/sbin/iptables", NULL};
-    static const char *const iptables_words[] = {"-S", "INPUT"};
     struct firewall_view view;
     char fix[FINDING_TEXT_MAX];
-    if (list_rules(nft, nft_words, text)) {
+    list_rules(text);
+    if (begins(text, "nft\n")) {
         view = firewall_read_nft(text);
         snprintf(fix, sizeof fix,
                  "nft insert rule %s tcp dport " PORTS_TCP
                  " accept; nft insert rule %s udp dport '{ " PORTS_UDP " }' accept",
                  view.place, view.place);
         note_rules(d, "nft", &view, fix);
-    } else if (list_rules(iptables, iptables_words, text)) {
+    } else if (begins(text, "iptables\n")) {
         view = firewall_read_iptables(text);
         note_rules(d, "iptables", &view,
                    "iptables -I INPUT -p tcp --dport 52415:52431 -j ACCEPT; iptables -I INPUT -p udp -m "
