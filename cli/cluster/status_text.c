@@ -248,12 +248,6 @@ static int sighting_trouble(const json_t *status, FILE *file)
     return count;
 }
 
-int status_trouble(const json_t *status, FILE *file)
-{
-    return view_trouble(status, file) + member_trouble(status, file) + link_trouble(status, file) +
-           sighting_trouble(status, file);
-}
-
 /* ---- links, transports, jobs ---- */
 
 static void from_cell(const json_t *link, const void *status, char *target, size_t size)
@@ -347,7 +341,11 @@ void status_print(const json_t *status, FILE *file)
         {"links", "links", {LISTING_COLUMNS(link_columns), .paint = link_paint, .most = STATUS_LINKS_SHOWN}},
         {"peers", "transports", {LISTING_COLUMNS(peer_columns)}},
         {"jobs", "jobs", {LISTING_COLUMNS(job_columns)}}};
-    if (status_trouble(status, file) > 0)
+    int troubles = view_trouble(status, file);
+    troubles += member_trouble(status, file);
+    troubles += link_trouble(status, file);
+    troubles += sighting_trouble(status, file);
+    if (troubles > 0)
         fprintf(file, "\n");
     print_head(status, file);
     fprintf(file, "\n");

@@ -10,8 +10,6 @@
 
 /* Everything, trouble first. */
 void status_print(const json_t *status, FILE *file);
-/* Only the trouble, a line each: how many lines. */
-int status_trouble(const json_t *status, FILE *file);
 /* The nodes that were seen: the array "nodes". */
 void nodes_print(const json_t *nodes, FILE *file);
 

@@ -178,25 +178,11 @@ double plan_setup_bound(const struct plan_setup *s)
     double n = s->ranks, whole = (double)plan_setup_bytes(s) / s->rate, others = whole * (n - 1) / n;
     if (s->ranks == 1 || s->host)
         return 0;
-    switch (s->call.kind) {
-    case PLAN_ALL_REDUCE:
+    if (s->call.kind == PLAN_BARRIER)
+        return 0;
+    if (s->call.kind == PLAN_ALL_REDUCE)
         return 2 * others;
-    case PLAN_REDUCE_SCATTER:
-    case PLAN_ALL_GATHER:
-    case PLAN_GATHER:
-    case PLAN_SCATTER:
-    case PLAN_ALL_TO_ALL:
-        return others;
-    case PLAN_BROADCAST:
-    case PLAN_REDUCE:
-    case PLAN_SCAN:
-    case PLAN_EXCLUSIVE_SCAN:
-        return whole;
-    case PLAN_BARRIER:
-    case PLAN_KIND_COUNT:
-        break;
-    }
-    return 0;
+    return is_parted(s->call.kind) ? others : whole;
 }
 
 void plan_setup_line(const struct plan_setup *s, char *text, size_t size)

@@ -2,39 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth id, init, join and trust as a user would, and as somebody would who lays wrong files in their way.
 set -u
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-number=0
-failed=0
-unset NO_COLOR XDG_CONFIG_HOME HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
-cd "$scratch" || exit 1
-
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        sed "s/^/#   /" err out | cut -c 1-200 | head -n 30
-    fi
-}
-
-# run ARGUMENTS...: hearth; its exit code is kept in $code.
-run() {
-    timeout 20 "$hearth" "$@" >out 2>err </dev/null
-    code=$?
-}
-
-# refuses CODE WORDS ARGUMENTS...: this exit code, nothing on standard output, WORDS in the message.
-refuses() {
-    local expected=$1 words=$2
-    shift 2
-    run "$@"
-    [ $code -eq "$expected" ] && [ ! -s out ] && grep -qF -- "$words" err
-    report $? "hearth $(printf '%q ' "${@//hearth1-*/TOKEN}")exits with $expected and says \"$words\""
-}
+. "$(dirname "$0")/tap.sh"
 
 # home NAME: begins with an empty home directory.
 home() {
@@ -397,5 +365,4 @@ run trust list --secret-file "$scratch/racing"
 [ $code -eq 0 ] && grep -q "File: $scratch/racing.trust" out
 report $? "--secret-file: each secret has its own list"
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish
