@@ -366,24 +366,14 @@ static void show_row(struct allreduce_bench *b, const struct listing *listing)
     struct stats time = stats_of(b->times[MEASURED], b->time_count[MEASURED]);
     struct stats vs = stats_of(b->times[REFERENCE], b->time_count[REFERENCE]);
     char how[EXPLAIN_MAX] = "";
-    json_t *row = json_object();
-    row_text(row, "name", "allreduce");
-    row_text(row, "transport", b->line.transport);
-    row_bool(row, "secure", bench_line_secure(&b->line));
-    row_text(row, "compress", b->codec ? b->codec : "none");
-    row_text(row, "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype));
-    row_count(row, "ranks", (uint64_t)b->line.ranks);
-    row_count(row, "bytes", b->bytes);
-    row_count(row, "calls", b->time_count[MEASURED]);
-    row_real(row, "median_us", time.median * 1e6);
-    row_real(row, "p99_us", time.p99 * 1e6);
-    row_real(row, "spread", time.spread);
-    row_real(row, "bytes_per_s", (double)b->bytes / time.median);
-    row_text(row, "vs", b->codec ? "plain" : "memcpy");
-    row_real(row, "vs_median_us", vs.median * 1e6);
-    row_real(row, "ratio", time.median / vs.median);
-    row_count(row, "bytes_sent", b->sent_len[MEASURED]);
-    row_bool(row, "ok", b->good);
+    json_t *row = json_pack(
+        "{ss ss sb ss ss si sI sI sf sf sf sf ss sf sf sI sb}", "name", "allreduce", "transport",
+        b->line.transport, "secure", bench_line_secure(&b->line), "compress", b->codec ? b->codec : "none",
+        "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype), "ranks", b->line.ranks, "bytes",
+        (json_int_t)b->bytes, "calls", (json_int_t)b->time_count[MEASURED], "median_us", time.median * 1e6,
+        "p99_us", time.p99 * 1e6, "spread", time.spread, "bytes_per_s", (double)b->bytes / time.median, "vs",
+        b->codec ? "plain" : "memcpy", "vs_median_us", vs.median * 1e6, "ratio", time.median / vs.median,
+        "bytes_sent", (json_int_t)b->sent_len[MEASURED], "ok", b->good);
     if (b->codec) {
         if (hearth_compressor_explain(b->compressors[0], "gradient", how, sizeof how) < 0)
             how[0] = 0;

@@ -118,24 +118,16 @@ static void seen(void *arg, const struct cluster_bench_row *row)
 {
     struct cluster_bench_args *b = arg;
     double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
-    json_t *out = json_object();
-    row_text(out, "name", "cluster");
-    row_text(out, "compress", b->plan.codec);
-    row_text(out, "dtype", "f32");
-    row_count(out, "ranks", (uint64_t)hearth_group_size(b->group));
-    row_count(out, "bytes", row->bytes);
-    row_count(out, "calls", b->plan.repeat);
-    row_real(out, "median_us", row->time.median * 1e6);
-    row_real(out, "p99_us", row->time.p99 * 1e6);
-    row_real(out, "spread", row->time.spread);
-    row_real(out, "bytes_per_s", speed);
-    row_real(out, "bus_bytes_per_s", speed * bus_factor(b));
+    json_t *out = json_pack("{ss ss ss si sI si sf sf sf sf sf sb}", "name", "cluster", "compress",
+                            b->plan.codec, "dtype", "f32", "ranks", hearth_group_size(b->group), "bytes",
+                            (json_int_t)row->bytes, "calls", (int)b->plan.repeat, "median_us",
+                            row->time.median * 1e6, "p99_us", row->time.p99 * 1e6, "spread", row->time.spread,
+                            "bytes_per_s", speed, "bus_bytes_per_s", speed * bus_factor(b), "ok", row->right);
     if (bound > 0) {
         row_text(out, "vs", "bound");
         row_real(out, "vs_median_us", bound * 1e6);
         row_real(out, "ratio", bound / row->time.median);
     }
-    row_bool(out, "ok", row->right);
     progress_hide(&b->progress);
     b->wrong = b->wrong || !row->right;
     listing_row(&b->listing, out);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/shared/json.h"
 #include "cli/shared/progress.h"
 #include "core/heap.h"
 #include "discovery/finder.h"
@@ -13,31 +12,19 @@
 
 #define STEP_NS (100 * NS_PER_MS) /* between two looks at the bar */
 
-/* A name that is no UTF-8 has no place in JSON. */
-static void row_name(json_t *row, const char *key, const char *text)
-{
-    json_t *value = json_string(text);
-    json_object_set_new(row, key, value ? value : json_string("?"));
-}
-
 static json_t *node_row(const struct sighting *seen, const uint8_t *space)
 {
     char id[NODE_ID_TEXT], brief[NODE_ID_SHORT], address[SOCK_TEXT_MAX], name[NAMESPACE_TEXT];
     bool ours = space && memcmp(seen->space, space, NAMESPACE_LEN) == 0;
-    json_t *row = json_object();
+    json_t *label = json_string(seen->name);
     node_id_text(&seen->id.node, id);
     node_id_short(&seen->id.node, brief);
     sock_addr_text(&seen->addr, address, sizeof address);
     namespace_text(seen->space, name);
-    row_text(row, "id", id);
-    row_text(row, "short", brief);
-    row_name(row, "name", seen->name);
-    row_text(row, "address", address);
-    row_text(row, "cluster", ours ? "ours" : "other");
-    row_text(row, "namespace", name);
-    row_bool(row, "member", false);
-    row_text(row, "why", ours ? "no node runs here: hearth up" : "");
-    return row;
+    return json_pack("{ss ss so ss ss ss sb ss}", "id", id, "short", brief, "name",
+                     label ? label : json_string("?"), /* what is no UTF-8 has no place in JSON */
+                     "address", address, "cluster", ours ? "ours" : "other", "namespace", name, "member", 0,
+                     "why", ours ? "no node runs here: hearth up" : "");
 }
 
 static json_t *found_json(const struct finder *finder, const uint8_t *space)

@@ -202,13 +202,10 @@ static const struct column move_columns[] = {
 static json_t *common_json(const struct planning *p)
 {
     const struct rehearsal *r = &p->rehearsal;
-    json_t *row = json_object();
     char name[NAME_LEN];
     snprintf(name, sizeof name, "plan.%s", plan_kind_name(p->setup.call.kind));
-    row_text(row, "name", name);
-    row_text(row, "algo", hearth_algo_name(p->chosen));
-    row_count(row, "ranks", (uint64_t)p->setup.ranks);
-    row_count(row, "bytes", plan_setup_bytes(&p->setup));
+    json_t *row = json_pack("{ss ss si sI}", "name", name, "algo", hearth_algo_name(p->chosen), "ranks",
+                            p->setup.ranks, "bytes", (json_int_t)plan_setup_bytes(&p->setup));
     row_real(row, "model_us", r->price_s * 1e6);
     row_real(row, "predicted_us", (r->done ? r->result.time_s : r->price_s) * 1e6);
     if (r->done)
@@ -340,20 +337,15 @@ static json_t *price_row(const struct planning *p, size_t bytes)
     enum hearth_algo best;
     if (select_algo(&call, &s->view, &best, &error))
         return NULL;
-    json_t *row = json_object(), *prices = json_object();
+    json_t *prices = json_object();
     for (int a = 1; a < ALGO_COUNT; a++) {
         double price = price_of(p, (enum hearth_algo)a);
         if (isfinite(price))
             row_real(prices, hearth_algo_name((enum hearth_algo)a), price * 1e6);
     }
-    row_text(row, "name", "plan.table");
-    row_text(row, "kind", plan_kind_name(call.kind));
-    row_text(row, "algo", hearth_algo_name(best));
-    row_count(row, "ranks", (uint64_t)s->ranks);
-    row_count(row, "bytes", bytes);
-    row_real(row, "model_us", price_of(p, best) * 1e6);
-    json_object_set_new(row, "model_us_by_algo", prices);
-    return row;
+    return json_pack("{ss ss ss si sI sf so}", "name", "plan.table", "kind", plan_kind_name(call.kind),
+                     "algo", hearth_algo_name(best), "ranks", s->ranks, "bytes", (json_int_t)bytes,
+                     "model_us", price_of(p, best) * 1e6, "model_us_by_algo", prices);
 }
 
 /* Sizes 4 B, 16 B, ... 1 GiB. */

@@ -53,28 +53,25 @@ static void show_row(const struct simulation *sim, const char *name, const struc
                r->why, paint(stdout, PAINT_NONE));
         return;
     }
-    json_t *row = json_object();
     snprintf(full, sizeof full, "sim.%s", plan_kind_name(s->call.kind));
-    row_text(row, "name", full);
-    row_text(row, "algo", name);
-    row_count(row, "ranks", (uint64_t)s->ranks);
-    row_count(row, "bytes", plan_setup_bytes(s));
-    row_bool(row, "ok", r->done);
+    json_t *row = json_pack("{ss ss si sI sb}", "name", full, "algo", name, "ranks", s->ranks, "bytes",
+                            (json_int_t)plan_setup_bytes(s), "ok", r->done);
     row_real(row, "model_us", r->price_s * 1e6);
-    if (r->done) {
-        row_real(row, "median_us", r->result.time_s * 1e6);
-        row_real(row, "bytes_per_s", (double)plan_setup_bytes(s) / r->result.time_s);
-        row_text(row, "vs", "bound");
-        row_real(row, "bound_us", bound * 1e6);
-        row_real(row, "ratio", bound > 0 ? r->result.time_s / bound : NAN);
-        row_real(row, "share", bound > 0 ? bound / r->result.time_s : NAN);
-        row_count(row, "messages", r->result.messages);
-        row_count(row, "bytes_sent", r->result.bytes_sent_max);
-        row_count(row, "hops", r->result.hops);
-        row_real(row, "wall_us", wall_s * 1e6);
-    } else {
+    if (!r->done) {
         row_text(row, "skipped", r->why);
+        listing_row(&sim->listing, row);
+        return;
     }
+    row_real(row, "median_us", r->result.time_s * 1e6);
+    row_real(row, "bytes_per_s", (double)plan_setup_bytes(s) / r->result.time_s);
+    row_text(row, "vs", "bound");
+    row_real(row, "bound_us", bound * 1e6);
+    row_real(row, "ratio", bound > 0 ? r->result.time_s / bound : NAN);
+    row_real(row, "share", bound > 0 ? bound / r->result.time_s : NAN);
+    row_count(row, "messages", r->result.messages);
+    row_count(row, "bytes_sent", r->result.bytes_sent_max);
+    row_count(row, "hops", r->result.hops);
+    row_real(row, "wall_us", wall_s * 1e6);
     listing_row(&sim->listing, row);
 }
 
@@ -212,20 +209,13 @@ static void show_codec(const struct simulation *sim, const char *codec, const st
 {
     const struct plan_setup *s = &sim->setup;
     struct model_price m = model_price(list, s->call.count, (enum hearth_dtype)s->dtype, &s->view);
-    json_t *row = json_object();
-    row_text(row, "name", "sim.compress");
-    row_text(row, "codec", codec);
-    row_text(row, "way", reduction_algo_name(m.layer.algo));
-    row_count(row, "ranks", (uint64_t)s->ranks);
-    row_count(row, "params", s->call.count);
-    row_real(row, "bytes_sent", m.bytes);
-    row_real(row, "wire_us", m.wire_s * 1e6);
-    row_real(row, "kernel_us", m.kernel_s * 1e6);
-    row_real(row, "total_us", m.total_s * 1e6);
-    row_text(row, "vs", "plain");
-    row_real(row, "plain_us", m.plain_s * 1e6);
-    row_real(row, "ratio", m.plain_s > 0 ? m.plain_s / m.total_s : 1);
-    listing_row(&sim->listing, row);
+    double ratio = m.plain_s > 0 ? m.plain_s / m.total_s : 1;
+    listing_row(&sim->listing,
+                json_pack("{ss ss ss si sI sf sf sf sf ss sf sf}", "name", "sim.compress", "codec", codec,
+                          "way", reduction_algo_name(m.layer.algo), "ranks", s->ranks, "params",
+                          (json_int_t)s->call.count, "bytes_sent", m.bytes, "wire_us", m.wire_s * 1e6,
+                          "kernel_us", m.kernel_s * 1e6, "total_us", m.total_s * 1e6, "vs", "plain",
+                          "plain_us", m.plain_s * 1e6, "ratio", ratio));
 }
 
 static void show_codec_head(const struct simulation *sim)
