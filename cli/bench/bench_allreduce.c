@@ -455,15 +455,13 @@ static int run_sizes(struct allreduce_bench *b, const struct listing *listing)
 
 static int run_bench(struct allreduce_bench *b, int argc, char **argv)
 {
-    const struct bench_wants wants = {
-        .line = &b->line, .sizes = &b->sizes, .sources = b->codec != NULL, .log = catch_plan, .log_arg = b};
     struct listing listing = {b->codec ? compressed_columns : plain_columns,
                               sizeof plain_columns / sizeof *plain_columns, NULL};
     if (!listing_open(&listing, b->json, argc, argv))
         return EXIT_FAILED_CHECK;
     hearth_opts_init(&b->opts);
     b->opts.algo = (enum hearth_algo)b->algo;
-    int code = bench_nodes_open(&b->nodes, &wants);
+    int code = bench_nodes_open(&b->nodes, &b->line, &b->sizes, b->codec != NULL, catch_plan, b);
     if (!code)
         code = take_memory(b);
     if (!code)

@@ -125,24 +125,24 @@ static int open_nodes(struct openers *o, const struct bench_line *line)
     return EXIT_GOOD;
 }
 
-static int take_memory(struct bench_nodes *b, const struct bench_wants *wants)
+static int take_memory(struct bench_nodes *b, const struct arg_list *sizes, bool sources)
 {
-    size_t most = bench_largest(wants->sizes);
+    size_t most = bench_largest(sizes);
     bool enough = true;
     for (int r = 0; r < b->ranks && enough; r++) {
         b->list[r].group = hearth_node_world(b->list[r].node);
         enough = (b->list[r].buffer = aligned_alloc(64, most)) &&
-                 (!wants->sources || (b->list[r].source = aligned_alloc(64, most)));
+                 (!sources || (b->list[r].source = aligned_alloc(64, most)));
     }
     if (enough)
         return EXIT_GOOD;
     return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
-                        b->ranks * (1 + wants->sources), text_bytes((double)most).s);
+                        b->ranks * (1 + sources), text_bytes((double)most).s);
 }
 
-int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants)
+int bench_nodes_open(struct bench_nodes *b, const struct bench_line *line, const struct arg_list *sizes,
+                     bool sources, hearth_log_fn *log, void *log_arg)
 {
-    const struct bench_line *line = wants->line;
     struct openers o = {.nodes = b};
     *b = (struct bench_nodes){.ranks = 0};
     if (!is_memory(line) && !secret_handover_here("bench allreduce", line->plain))
@@ -151,10 +151,10 @@ int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants)
         return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
     b->ranks = line->ranks;
     hearth_config_init(&o.config);
-    o.config.log = wants->log;
-    o.config.log_arg = wants->log_arg;
+    o.config.log = log;
+    o.config.log_arg = log_arg;
     int code = open_nodes(&o, line);
-    return code ? code : take_memory(b, wants);
+    return code ? code : take_memory(b, sizes, sources);
 }
 
 void bench_nodes_close(struct bench_nodes *b)

@@ -54,17 +54,10 @@ struct bench_nodes {
     struct bench_node list[BENCH_RANKS_MAX];
 };
 
-struct bench_wants {
-    const struct bench_line *line;
-    const struct arg_list *sizes;
-    bool sources;
-    hearth_log_fn *log;
-    void *log_arg;
-};
-
 /* Opens the nodes in this process, with a thread and memory for each. EXIT_GOOD, or another code after a
  * message; to be closed in either case. */
-int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants);
+int bench_nodes_open(struct bench_nodes *b, const struct bench_line *line, const struct arg_list *sizes,
+                     bool sources, hearth_log_fn *log, void *log_arg);
 void bench_nodes_close(struct bench_nodes *b);
 /* All do the job. EXIT_GOOD, or a message about a call that failed; `bytes` of each. */
 int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, size_t bytes);

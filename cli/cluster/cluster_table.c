@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The members of a home cluster for people. */
-#include "cli/cluster/cluster_table.h"
-
 #include <string.h>
 
+#include "cli/cluster/cluster_open.h"
 #include "cli/shared/table.h"
 #include "security/node_key.h"
 

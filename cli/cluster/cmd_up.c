@@ -12,7 +12,6 @@
 
 #include "cli/bench/cluster_bench.h"
 #include "cli/cluster/cluster_open.h"
-#include "cli/cluster/cluster_table.h"
 #include "cli/cluster/up.h"
 #include "cli/commands.h"
 #include "cli/demo/cluster_demo.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster as a table and as lines of events, and questions about it. */
-#include "cli/cluster/cluster_table.h"
+#include "cli/cluster/cluster_open.h"
 #include "printed.h"
 #include "support/suite.h"
 
