@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth bench, and hearth bench allreduce: all_reduce among nodes of this process, in turns with a reference.
+/* hearth bench, and its allreduce: among nodes of this process, in turns with a reference.
  *
  * One thread per node. They start together (rank_threads_align), then make a burst of calls; a call takes as
  * long as it does on the slowest node. Bursts are short and alternate with the reference, so that a drift of
@@ -245,7 +245,7 @@ static int clamp(double value, int least, int most)
 
 static int measure(struct allreduce_bench *b, struct progress *progress, size_t index)
 {
-    const struct bench_pace *pace = &paces[b->codec != NULL];
+    const struct bench_pace *pace = &paces[b->codec ? 1 : 0];
     double once[KINDS], share = 1 / (double)b->sizes.count;
     int code = warm_up(b, once);
     if (code)
@@ -461,7 +461,7 @@ static int run_bench(struct allreduce_bench *b, int argc, char **argv)
         return EXIT_FAILED_CHECK;
     hearth_opts_init(&b->opts);
     b->opts.algo = (enum hearth_algo)b->algo;
-    int code = bench_nodes_open(&b->nodes, &b->line, &b->sizes, b->codec != NULL, catch_plan, b);
+    int code = bench_nodes_open(&b->nodes, &b->line, &b->sizes, b->codec, catch_plan, b);
     if (!code)
         code = take_memory(b);
     if (!code)

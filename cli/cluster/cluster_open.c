@@ -129,7 +129,7 @@ bool node_call_end(struct node_call *call)
 
 /* ---- gathering ---- */
 
-struct gathering {
+struct gather_call {
     const struct usage *usage;
     const struct cluster_gathering *what;
     struct node_call call;
@@ -141,7 +141,7 @@ struct gathering {
 };
 
 /* Whether to wait another slice, of so many seconds in all. */
-static bool wait_more(struct gathering *g, double patience_s)
+static bool wait_more(struct gather_call *g, double patience_s)
 {
     double passed_s = (double)(clock_real() - g->start_ns) / (double)NS_PER_S;
     progress_show(&g->progress, passed_s / patience_s);
@@ -150,7 +150,7 @@ static bool wait_more(struct gathering *g, double patience_s)
 }
 
 /* Until no more members with the role come. How many there are. */
-static int wait_for_all(struct gathering *g)
+static int wait_for_all(struct gather_call *g)
 {
     uint64_t since = clock_real();
     int count = 0;
@@ -167,7 +167,7 @@ static int wait_for_all(struct gathering *g)
 }
 
 /* The cluster measures new members by itself, but not while they run a job. */
-static void wait_for_paths(struct gathering *g)
+static void wait_for_paths(struct gather_call *g)
 {
     progress_start(&g->progress, "measuring the ways");
     g->start_ns = clock_real();
@@ -177,7 +177,7 @@ static void wait_for_paths(struct gathering *g)
 }
 
 /* The others, then the job. The last error text says why not. */
-static int gather(struct gathering *g)
+static int gather(struct gather_call *g)
 {
     int status, count;
     g->start_ns = clock_real();
@@ -201,7 +201,7 @@ static int gather(struct gathering *g)
 
 static void gather_main(void *arg)
 {
-    struct gathering *g = arg;
+    struct gather_call *g = arg;
     g->code = gather(g);
 }
 
@@ -211,7 +211,7 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
 {
     static const int list[] = {SIGINT, SIGTERM, SIGHUP};
     size_t count = sizeof list / sizeof *list;
-    struct gathering g = {.usage = usage, .what = what, .status = malloc(sizeof *g.status)};
+    struct gather_call g = {.usage = usage, .what = what, .status = malloc(sizeof *g.status)};
     int number = 0, heard = signals_open(list, count);
     g.call = (struct node_call){.node = cluster->node, .work = gather_main, .arg = &g};
     if (!g.status || heard < 0 || !node_call_start(&g.call)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth id, init and join: who this node is, and the secret of its cluster, made here or on another machine. */
+/* hearth id, init and join: who this node is, and the secret of its cluster. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -74,11 +74,10 @@ static void join(const json_t *array, const char *separator, char *target, size_
     }
 }
 
-void machine_text(const json_t *member, const void *arg, char *target, size_t size)
+void machine_text(const json_t *member, char *target, size_t size)
 {
     char part[160] = "";
     int64_t cores = json_count_of(member, "cores"), memory = json_count_of(member, "memory_mib");
-    (void)arg;
     if (cores > 0)
         snprintf(part, sizeof part, "%" PRId64 " core%s", cores, cores == 1 ? "" : "s");
     snprintf(target, size, "%s", part);
@@ -100,30 +99,29 @@ static enum paint member_paint(const json_t *member)
 }
 
 /* The best one, and how many more there are. */
-static void address_cell(const json_t *member, const void *arg, char *target, size_t size)
+static void address_cell(struct listing_cell *cell)
 {
-    const json_t *list = json_object_get(member, "addresses");
+    const json_t *list = json_object_get(cell->row, "addresses");
     const char *first = json_string_value(json_array_get(list, 0));
     size_t count = json_array_size(list);
-    (void)arg;
-    snprintf(target, size, "%s", first ? first : "");
+    int len = snprintf(cell->text, sizeof cell->text, "%.*s", TABLE_CELL_MAX / 2, first ? first : "");
     if (count > 1)
-        snprintf(target, size, "%s, +%zu", first ? first : "", count - 1);
+        snprintf(cell->text + len, sizeof cell->text - (size_t)len, ", +%zu", count - 1);
 }
 
-static void role_cell(const json_t *member, const void *status, char *target, size_t size)
+static void role_cell(struct listing_cell *cell)
 {
     char flags[64];
-    int64_t leader = json_count_of(json_object_get(status, "view"), "leader");
-    snprintf(target, size, "%s", json_count_of(member, "rank") == leader ? "leader" : "");
-    join(json_object_get(member, "flags"), " ", flags, sizeof flags);
-    append(target, size, ", ", flags);
+    bool leads =
+        json_count_of(cell->row, "rank") == json_count_of(json_object_get(cell->arg, "view"), "leader");
+    snprintf(cell->text, sizeof cell->text, "%s", leads ? "leader" : "");
+    join(json_object_get(cell->row, "flags"), " ", flags, sizeof flags);
+    append(cell->text, sizeof cell->text, ", ", flags);
 }
 
-static void slow_cell(const json_t *member, const void *arg, char *target, size_t size)
+static void slow_cell(struct listing_cell *cell)
 {
-    (void)arg;
-    snprintf(target, size, "%s", json_flag_of(member, "straggler") ? "slow" : "");
+    snprintf(cell->text, sizeof cell->text, "%s", json_flag_of(cell->row, "straggler") ? "slow" : "");
 }
 
 /* ---- the head ---- */
@@ -250,22 +248,16 @@ static int sighting_trouble(const json_t *status, FILE *file)
 
 /* ---- links, transports, jobs ---- */
 
-static void from_cell(const json_t *link, const void *status, char *target, size_t size)
+static void member_cell(struct listing_cell *cell)
 {
-    member_name(status, json_count_of(link, "from"), target, size);
+    member_name(cell->arg, json_count_of(cell->row, cell->column->key), cell->text, sizeof cell->text);
 }
 
-static void to_cell(const json_t *link, const void *status, char *target, size_t size)
+static void age_cell(struct listing_cell *cell)
 {
-    member_name(status, json_count_of(link, "to"), target, size);
-}
-
-static void age_cell(const json_t *link, const void *arg, char *target, size_t size)
-{
-    (void)arg;
-    target[0] = 0;
-    if (json_count_of(link, "probes") > 0)
-        snprintf(target, size, "%" PRId64 " s", json_count_of(link, "age_s"));
+    cell->text[0] = 0;
+    if (json_count_of(cell->row, "probes") > 0)
+        snprintf(cell->text, sizeof cell->text, "%" PRId64 " s", json_count_of(cell->row, "age_s"));
 }
 
 static enum paint link_paint(const json_t *link)
@@ -274,10 +266,10 @@ static enum paint link_paint(const json_t *link)
 }
 
 /* The rank of a peer is its rank in a job: the view counts its members in another order. */
-static void peer_cell(const json_t *peer, const void *arg, char *target, size_t size)
+static void peer_cell(struct listing_cell *cell)
 {
-    (void)arg;
-    name_or_rank(json_text_of(peer, "name"), json_count_of(peer, "rank"), target, size);
+    name_or_rank(json_text_of(cell->row, "name"), json_count_of(cell->row, "rank"), cell->text,
+                 sizeof cell->text);
 }
 
 static const struct column member_columns[] = {
@@ -293,14 +285,10 @@ static const struct column member_columns[] = {
     {"address", .write = address_cell},
 };
 static const struct column link_columns[] = {
-    {"from", .write = from_cell},
-    {"to", .write = to_cell},
-    {"speed", "mbit", FORM_MBIT, .none = "?"},
-    {"round trip", "round_trip_us", FORM_US, .none = ""},
-    {"loss", "loss", FORM_SHARE, .none = ""},
-    {"kind", "kind", .form = FORM_TEXT},
-    {"probes", "probes", FORM_NUMBER, .none = ""},
-    {"age", .form = FORM_NUMBER, .write = age_cell},
+    {"from", "from", .write = member_cell},        {"to", "to", .write = member_cell},
+    {"speed", "mbit", FORM_MBIT, .none = "?"},     {"round trip", "round_trip_us", FORM_US, .none = ""},
+    {"loss", "loss", FORM_SHARE, .none = ""},      {"kind", "kind", .form = FORM_TEXT},
+    {"probes", "probes", FORM_NUMBER, .none = ""}, {"age", .form = FORM_NUMBER, .write = age_cell},
 };
 static const struct column peer_columns[] = {
     {"job", "job", .form = FORM_TEXT},
@@ -369,20 +357,19 @@ void status_print(const json_t *status, FILE *file)
 
 /* ---- nodes ---- */
 
-/* Where a node stands to us, in one cell. */
-static void standing_cell(const json_t *node, const void *arg, char *target, size_t size)
+static void standing_cell(struct listing_cell *cell)
 {
-    (void)arg;
-    snprintf(target, size, "%s",
-             !text_is(node, "cluster", "ours") ? "other cluster"
-             : json_flag_of(node, "member")    ? "member"
-                                               : "not a member");
+    bool ours = text_is(cell->row, "cluster", "ours"), member = json_flag_of(cell->row, "member");
+    snprintf(cell->text, sizeof cell->text, "%s",
+             !ours    ? "other cluster"
+             : member ? "member"
+                      : "not a member");
 }
 
-static void space_cell(const json_t *node, const void *arg, char *target, size_t size)
+static void space_cell(struct listing_cell *cell)
 {
-    (void)arg;
-    snprintf(target, size, "%.8s", text_is(node, "cluster", "ours") ? "" : json_text_of(node, "namespace"));
+    bool ours = text_is(cell->row, "cluster", "ours");
+    snprintf(cell->text, sizeof cell->text, "%.8s", ours ? "" : json_text_of(cell->row, "namespace"));
 }
 
 static enum paint node_paint(const json_t *node)

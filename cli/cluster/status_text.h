@@ -24,5 +24,5 @@ const json_t *members_of(const json_t *status);
 const json_t *member_of(const json_t *status, int64_t rank); /* NULL: none has it */
 /* The name of a member by its rank, for people; "rank 7" if none has it. */
 const char *member_name(const json_t *status, int64_t rank, char *target, size_t size);
-/* A cell of cli/shared/listing.h: "8 cores, 15.6 GiB, avx2". */
-void machine_text(const json_t *member, const void *arg, char *target, size_t size);
+/* "8 cores, 15.6 GiB, avx2" */
+void machine_text(const json_t *member, char *target, size_t size);

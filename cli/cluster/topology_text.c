@@ -202,12 +202,17 @@ static void print_sites(const struct map *map, FILE *file)
     }
 }
 
+static void machine_cell(struct listing_cell *cell)
+{
+    machine_text(cell->row, cell->text, sizeof cell->text);
+}
+
 void topology_print(const json_t *status, FILE *file)
 {
     static const struct column columns[] = {
         {"rank", "rank", .form = FORM_NUMBER},
         {"name", "name", .form = FORM_TEXT},
-        {"machine", .write = machine_text},
+        {"machine", .write = machine_cell},
     };
     const struct listing_table machines = {LISTING_COLUMNS(columns)};
     struct map *map = map_open(status);
@@ -239,7 +244,7 @@ static void dot_text(FILE *file, const char *text)
 static void dot_node(const struct map *map, int rank, FILE *file)
 {
     char machine[TABLE_CELL_MAX];
-    machine_text(member_of(map->status, rank), NULL, machine, sizeof machine);
+    machine_text(member_of(map->status, rank), machine, sizeof machine);
     fprintf(file, "    n%d [label=\"%d ", rank, rank);
     dot_text(file, map->names[rank]);
     fprintf(file, "\\n");

@@ -6,22 +6,25 @@
 #include "cli/cluster/status_text.h"
 #include "cli/doctor/doctor.h"
 #include "cli/shared/json.h"
+#include "connect/dial_driver.h"
 #include "os/clock.h"
-#include "os/sock.h"
 
 #define DIALS_MAX    512 /* 64 members with 8 addresses each */
 #define DIAL_WAIT_NS (1500 * NS_PER_MS)
 #define PROBES_SURE  3 /* after so many from here, some from there must have been told too */
 
-struct dials {
-    struct dial {
-        int64_t rank;
-        const char *address; /* lent by the status */
-        struct sock_addr addr;
-        bool reached;
-    } list[DIALS_MAX];
-    struct sock_wait waits[DIALS_MAX];
-    size_t count;
+struct dial {
+    int64_t rank;
+    char address[SOCK_TEXT_MAX];
+    struct sock_addr addr;
+    struct dial_target target;
+    bool reached;
+};
+
+struct doctor_dials {
+    struct dial_driver driver;
+    struct dial list[DIALS_MAX];
+    int count;
 };
 
 static bool is_self(const json_t *member)
@@ -29,49 +32,60 @@ static bool is_self(const json_t *member)
     return strcmp(json_text_of(member, "state"), "self") == 0;
 }
 
-static void begin(struct dials *dials, int64_t rank, const char *address)
+static void request(void *arg, const struct dial_target *target, struct dial_request *out)
 {
-    struct error error;
+    const struct doctor_dials *dials = arg;
+    *out = (struct dial_request){.addr = dials->list[target->key].addr};
+}
+
+static void begin(struct doctor_dials *dials, int64_t rank, const char *address)
+{
     if (dials->count >= DIALS_MAX)
         return;
     struct dial *dial = &dials->list[dials->count];
-    struct sock_wait *wait = &dials->waits[dials->count];
-    *dial = (struct dial){.rank = rank, .address = address};
-    *wait = (struct sock_wait){.fd = -1, .want_send = true};
+    *dial = (struct dial){.rank = rank};
+    snprintf(dial->address, sizeof dial->address, "%s", address);
     if (sock_addr_parse(address, 0, &dial->addr))
         return; /* no address that can be dialled */
-    if (sock_dial(&dial->addr, NULL, &wait->fd, &error))
-        wait->fd = -1;
-    dials->count++;
+    dial_target_init(&dial->target, (uint32_t)dials->count++);
+    dialer_want(&dials->driver.dialer, &dial->target, 0);
 }
 
-/* Each address has one attempt, all at once. */
-static void dial_all(struct dials *dials, const json_t *status)
+static void begin_all(struct doctor_dials *dials, const json_t *status)
 {
-    uint64_t deadline = clock_real() + DIAL_WAIT_NS;
-    struct error error;
-    size_t i, j, waiting;
+    size_t i, j;
     json_t *member, *address;
     json_array_foreach(members_of(status), i, member)
     {
-        json_array_foreach(is_self(member) ? NULL : json_object_get(member, "addresses"), j, address) begin(
+        if (is_self(member))
+            continue;
+        json_array_foreach(json_object_get(member, "addresses"), j, address) begin(
             dials, json_count_of(member, "rank"), json_is_string(address) ? json_string_value(address) : "");
     }
-    for (bool over = false; !over; over = clock_real() >= deadline || waiting == 0) {
-        waiting = 0;
-        sock_wait(dials->waits, dials->count, deadline);
-        for (i = 0; i < dials->count; i++) {
-            struct sock_wait *wait = &dials->waits[i];
-            if (wait->fd >= 0 && wait->ready) {
-                dials->list[i].reached = sock_dialled(wait->fd, &dials->list[i].addr, &error) == HEARTH_OK;
-                sock_close(wait->fd);
-                wait->fd = -1;
-            }
-            waiting += wait->fd >= 0;
+}
+
+/* Each address has one attempt. */
+static void finish_all(struct doctor_dials *dials)
+{
+    uint64_t now = clock_real(), deadline = now + DIAL_WAIT_NS;
+    struct sock_wait items[DIAL_ATTEMPTS_MAX];
+    struct dial_event event;
+    int waiting = dials->count;
+    for (; waiting > 0 && now < deadline; now = clock_real()) {
+        uint64_t until = deadline;
+        dial_pump(&dials->driver, now);
+        while (dial_next(&dials->driver, &event)) {
+            if (event.kind == DIAL_CONNECTED)
+                continue;
+            dials->list[event.target->key].reached = event.kind == DIAL_SECURED;
+            secure_stream_close(event.stream);
+            dialer_kept(&dials->driver.dialer, event.target, 0, now);
+            waiting--;
         }
+        size_t count = dial_waits(&dials->driver, items, DIAL_ATTEMPTS_MAX, &until);
+        if (waiting > 0)
+            sock_wait(items, count, until);
     }
-    for (i = 0; i < dials->count; i++)
-        sock_close(dials->waits[i].fd);
 }
 
 /* Whether the way between two members was measured, at least so many times. */
@@ -101,10 +115,11 @@ static int64_t own_rank(const json_t *status)
 }
 
 /* What the dials to one member say; true: one reached it. */
-static bool list_dials(const struct dials *dials, int64_t rank, char *reached, char *missed, size_t size)
+static bool list_dials(const struct doctor_dials *dials, int64_t rank, char *reached, char *missed,
+                       size_t size)
 {
     reached[0] = missed[0] = 0;
-    for (size_t i = 0; i < dials->count; i++) {
+    for (int i = 0; i < dials->count; i++) {
         const struct dial *dial = &dials->list[i];
         char *list = dial->reached ? reached : missed;
         size_t used = strlen(list);
@@ -114,7 +129,7 @@ static bool list_dials(const struct dials *dials, int64_t rank, char *reached, c
     return reached[0] != 0;
 }
 
-static void check_peer(struct doctor *d, const json_t *member, const struct dials *dials)
+static void check_peer(struct doctor *d, const json_t *member, const struct doctor_dials *dials)
 {
     char reached[FINDING_TEXT_MAX / 4], missed[FINDING_TEXT_MAX / 4], name[72];
     int64_t rank = json_count_of(member, "rank"), self = own_rank(d->status);
@@ -173,7 +188,14 @@ static void check_view(struct doctor *d)
 
 void doctor_check_peers(struct doctor *doctor)
 {
-    struct dials dials = {.count = 0};
+    struct dialer_setup setup = {
+        .attempts_max = DIAL_ATTEMPTS_MAX,
+        .drops_slow = true,
+        .connect_ns = DIAL_WAIT_NS,
+        .slow_connect_ns = DIAL_WAIT_NS / 3, /* of more addresses than can be dialled at once */
+    };
+    struct doctor_dials dials = {.count = 0};
+    struct heap heap;
     size_t i;
     json_t *member;
     if (!doctor->status) {
@@ -181,7 +203,12 @@ void doctor_check_peers(struct doctor *doctor)
         return;
     }
     check_view(doctor);
-    dial_all(&dials, doctor->status);
+    heap_init(&heap, 0);
+    if (dial_driver_open(&dials.driver, &heap, &setup, request, &dials) == HEARTH_OK) {
+        begin_all(&dials, doctor->status);
+        finish_all(&dials);
+    }
+    dial_driver_close(&dials.driver);
     json_array_foreach(members_of(doctor->status), i, member)
     {
         if (!is_self(member))

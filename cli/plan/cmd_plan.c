@@ -34,7 +34,7 @@ struct planning {
 
 /* ---- step by step ---- */
 
-struct message {
+struct plan_message {
     uint32_t step;
     int index;
     char text[48];
@@ -42,12 +42,12 @@ struct message {
 
 static int compare_messages(const void *a, const void *b)
 {
-    const struct message *x = a, *y = b;
+    const struct plan_message *x = a, *y = b;
     return x->step != y->step ? (x->step > y->step) - (x->step < y->step) : x->index - y->index;
 }
 
 /* Of one lane, "0>1 p3": rank 0 sends part 3 to rank 1. How many; more than MESSAGES_MAX are not kept. */
-static int list_messages(const struct planning *p, struct message *list)
+static int list_messages(const struct planning *p, struct plan_message *list)
 {
     int count = 0;
     for (int r = 0; r < p->plan_count; r++) {
@@ -55,7 +55,7 @@ static int list_messages(const struct planning *p, struct message *list)
             const struct move *move = &p->plans[r].moves[m];
             if (!(move->bits & MOVE_SEND) || count++ >= MESSAGES_MAX)
                 continue;
-            struct message *message = &list[count - 1];
+            struct plan_message *message = &list[count - 1];
             message->step = move->to_step;
             message->index = count;
             int len = snprintf(message->text, sizeof message->text, "%d>%d p%u", r, move->to, move->part);
@@ -70,7 +70,7 @@ static int list_messages(const struct planning *p, struct message *list)
 /* A line per step, in cells of one width. Nothing if there are too many to be legible. */
 static void draw_steps(const struct planning *p)
 {
-    struct message list[MESSAGES_MAX];
+    struct plan_message list[MESSAGES_MAX];
     int count = list_messages(p, list), column = 0, width = 0;
     if (count == 0 || count > MESSAGES_MAX)
         return;
@@ -170,22 +170,21 @@ static json_t *move_json(const struct plan *plan, const struct move *move)
     return row;
 }
 
-static void step_cell(const json_t *move, const void *arg, char *target, size_t size)
+static void step_cell(struct listing_cell *cell)
 {
-    const json_t *from = json_object_get(move, "from_step"), *to = json_object_get(move, "to_step");
-    (void)arg;
-    snprintf(target, size, "-");
+    const json_t *from = json_object_get(cell->row, "from_step"), *to = json_object_get(cell->row, "to_step");
+    snprintf(cell->text, sizeof cell->text, "-");
     if (from && to)
-        snprintf(target, size, "%lld>%lld", json_integer_value(from), json_integer_value(to));
+        snprintf(cell->text, sizeof cell->text, "%lld>%lld", json_integer_value(from),
+                 json_integer_value(to));
     else if (from || to)
-        snprintf(target, size, "%lld", json_integer_value(from ? from : to));
+        snprintf(cell->text, sizeof cell->text, "%lld", json_integer_value(from ? from : to));
 }
 
-static void part_cell(const json_t *move, const void *arg, char *target, size_t size)
+static void part_cell(struct listing_cell *cell)
 {
-    int64_t part = json_count_of(move, "part"), parts = json_count_of(move, "parts");
-    (void)arg;
-    snprintf(target, size, parts > 1 ? "%lld..%lld" : "%lld", (long long)part, (long long)(part + parts - 1));
+    long long part = json_count_of(cell->row, "part"), parts = json_count_of(cell->row, "parts");
+    snprintf(cell->text, sizeof cell->text, parts > 1 ? "%lld..%lld" : "%lld", part, part + parts - 1);
 }
 
 static const struct column move_columns[] = {
@@ -243,10 +242,10 @@ static void show_rank(const struct planning *p)
 
 /* ---- all ranks ---- */
 
-static void moves_cell(const json_t *row, const void *arg, char *target, size_t size)
+static void moves_cell(struct listing_cell *cell)
 {
-    (void)arg;
-    snprintf(target, size, "%s", text_count(json_array_size(json_object_get(row, "moves"))).s);
+    size_t count = json_array_size(json_object_get(cell->row, "moves"));
+    snprintf(cell->text, sizeof cell->text, "%s", text_count(count).s);
 }
 
 static const struct column rank_columns[] = {
@@ -304,28 +303,30 @@ static void show_prediction(const struct planning *p)
                text_share(bound / r->result.time_s).s);
 }
 
-/* The cell of an algorithm; the cheapest is bold. */
-static void print_price(const json_t *row, enum hearth_algo algo)
+/* Of one algorithm; the cheapest is bold. */
+static void price_cell(struct listing_cell *cell)
 {
-    const char *name = hearth_algo_name(algo);
-    const json_t *price = json_object_get(json_object_get(row, "model_us_by_algo"), name);
-    bool bold = row && strcmp(json_text_of(row, "algo"), name) == 0;
-    int width = strlen(name) > 9 ? (int)strlen(name) : 9;
-    printf(" %s%*s%s", bold ? paint(stdout, PAINT_BOLD) : "", width,
-           !row    ? name
-           : price ? text_time(json_number_value(price) * 1e-6).s
-                   : "-",
-           bold ? paint(stdout, PAINT_NONE) : "");
+    const char *name = cell->column->key;
+    const json_t *price = json_object_get(json_object_get(cell->row, "model_us_by_algo"), name);
+    bool bold = strcmp(json_text_of(cell->row, "algo"), name) == 0;
+    snprintf(cell->text, sizeof cell->text, "%s%*s%s", bold ? paint(stdout, PAINT_BOLD) : "",
+             cell->column->width, price ? text_time(json_number_value(price) * 1e-6).s : "-",
+             bold ? paint(stdout, PAINT_NONE) : "");
 }
 
-/* A line of the table; NULL: its head. */
-static void print_prices(const json_t *row)
+/* The size, the chosen algorithm, and a column for each that there is. */
+static struct column price_columns[1 + ALGO_COUNT] = {
+    {"bytes", "bytes", FORM_BYTES, .width = -8},
+    {"chosen", "algo", FORM_TEXT, .width = -12},
+};
+
+static void fill_price_columns(void)
 {
-    printf("  %-8s %-12s", row ? text_bytes(json_real_of(row, "bytes")).s : "bytes",
-           row ? json_text_of(row, "algo") : "chosen");
-    for (int a = 1; a < ALGO_COUNT; a++)
-        print_price(row, (enum hearth_algo)a);
-    putchar('\n');
+    for (int a = 1; a < ALGO_COUNT; a++) {
+        const char *name = hearth_algo_name((enum hearth_algo)a);
+        int width = strlen(name) > 9 ? (int)strlen(name) : 9;
+        price_columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
+    }
 }
 
 /* The chosen algorithm for this size, and the price of each. NULL: there is none. */
@@ -356,7 +357,7 @@ static int show_table(struct planning *p, const struct usage *usage, const struc
         printf("%s%s%s by size: the cheapest algorithm, and the price of each by the cost model\n",
                paint(stdout, PAINT_BOLD), plan_kind_name(s->call.kind), paint(stdout, PAINT_NONE));
         printf("%d ranks, %s, rtt %s\n\n", s->ranks, text_rate(s->rate).s, text_time(s->rtt_s).s);
-        print_prices(NULL);
+        listing_head(listing);
     }
     for (size_t bytes = 4; bytes <= (size_t)1 << 30; bytes *= 4) {
         s->bytes = bytes;
@@ -367,12 +368,8 @@ static int show_table(struct planning *p, const struct usage *usage, const struc
         if (code != ARGS_GO)
             return code;
         json_t *row = price_row(p, bytes);
-        if (row && listing->doc)
+        if (row)
             listing_row(listing, row);
-        else if (row)
-            print_prices(row);
-        if (!listing->doc)
-            json_decref(row);
     }
     return EXIT_GOOD;
 }
@@ -480,6 +477,10 @@ static int run_plan(struct planning *p, const struct usage *usage, int argc, cha
 {
     struct listing listing = {LISTING_COLUMNS(rank_columns)};
     int code = p->table ? ARGS_GO : settle(p, usage);
+    if (p->table) {
+        fill_price_columns();
+        listing = (struct listing){LISTING_COLUMNS(price_columns)};
+    }
     if (code != ARGS_GO)
         return code;
     if (!listing_open(&listing, p->json, argc, argv))

@@ -36,22 +36,18 @@ static struct text number_text(const json_t *row, const struct column *column)
     return text;
 }
 
-static void write_cell(const struct column *column, const json_t *row, const void *arg,
-                       struct table_cell *cell)
+static void write_cell(struct listing_cell *cell)
 {
-    const char *text = json_text_of(row, column->key);
-    struct text number = {""};
-    if (column->write) {
-        column->write(row, arg, cell->text, sizeof cell->text);
-        return;
-    }
-    if (column->form != FORM_TEXT) {
-        bool there = column->zero ? json_is_number(json_object_get(row, column->key))
-                                  : json_real_of(row, column->key) > 0;
-        number = number_text(row, column);
-        text = column->none && !there ? column->none : number.s;
-    }
-    snprintf(cell->text, sizeof cell->text, "%s", text);
+    const struct column *column = cell->column;
+    const json_t *value = json_object_get(cell->row, column->key);
+    bool there = column->zero ? json_is_number(value) : json_number_value(value) > 0;
+    if (column->write)
+        column->write(cell);
+    else if (column->form == FORM_TEXT)
+        snprintf(cell->text, sizeof cell->text, "%s", json_text_of(cell->row, column->key));
+    else
+        snprintf(cell->text, sizeof cell->text, "%s",
+                 column->none && !there ? column->none : number_text(cell->row, column).s);
 }
 
 /* ---- rows as they come ---- */
@@ -64,14 +60,16 @@ bool listing_open(struct listing *listing, bool json, int argc, char **argv)
 
 static void print_line(const struct listing *l, const json_t *row)
 {
-    struct table_cell cells[TABLE_COLUMNS_MAX];
-    const char *texts[TABLE_COLUMNS_MAX];
-    int widths[TABLE_COLUMNS_MAX];
+    struct listing_cell cells[LISTING_COLUMNS_MAX];
+    const char *texts[LISTING_COLUMNS_MAX];
+    int widths[LISTING_COLUMNS_MAX];
     for (size_t i = 0; i < l->count; i++) {
+        cells[i].row = row;
+        cells[i].column = &l->columns[i];
         widths[i] = l->columns[i].width;
         texts[i] = row ? cells[i].text : l->columns[i].head;
         if (row)
-            write_cell(&l->columns[i], row, NULL, &cells[i]);
+            write_cell(&cells[i]);
     }
     columns_print(stdout, widths, texts, l->count);
 }
@@ -131,9 +129,9 @@ int print_answer(const json_t *object)
 
 void listing_print(const struct listing_table *what, const json_t *rows, FILE *file, const char *indent)
 {
-    char align[TABLE_COLUMNS_MAX + 1] = "";
-    struct table_cell cells[TABLE_COLUMNS_MAX];
-    const char *texts[TABLE_COLUMNS_MAX];
+    char align[LISTING_COLUMNS_MAX + 1] = "";
+    struct listing_cell cells[LISTING_COLUMNS_MAX];
+    const char *texts[LISTING_COLUMNS_MAX];
     struct table table;
     size_t i;
     json_t *row;
@@ -148,7 +146,10 @@ void listing_print(const struct listing_table *what, const json_t *rows, FILE *f
         if (what->most && i >= what->most)
             break;
         for (size_t k = 0; k < what->count; k++) {
-            write_cell(&what->columns[k], row, what->arg, &cells[k]);
+            cells[k].row = row;
+            cells[k].column = &what->columns[k];
+            cells[k].arg = what->arg;
+            write_cell(&cells[k]);
             texts[k] = cells[k].text;
         }
         table_row(&table, what->paint ? what->paint(row) : PAINT_NONE, texts, what->count);

@@ -5,7 +5,7 @@
 #include "cli/shared/json.h"
 #include "cli/shared/table.h"
 
-enum form {
+enum column_form {
     FORM_TEXT,
     FORM_NUMBER, /* "1998" */
     FORM_COUNT,  /* "1,998" */
@@ -18,17 +18,24 @@ enum form {
     FORM_EXACT /* of a flag: "yes", or "NO" in red */
 };
 
-/* Writes a cell that takes more than one value of the row. */
-typedef void column_write(const json_t *row, const void *arg, char *target, size_t size);
+#define LISTING_COLUMNS_MAX 16
+
+struct column;
+struct listing_cell {
+    const json_t *row;
+    const struct column *column;
+    const void *arg; /* of the table */
+    char text[TABLE_CELL_MAX];
+};
 
 struct column {
     const char *head, *key;
-    enum form form;
-    int width;           /* of lines that are printed as they come; negative: to the left. In tables texts
+    enum column_form form;
+    int width;        /* of lines that are printed as they come; negative: to the left. In tables texts
                             stand to the left, other forms to the right */
-    const char *none;    /* for a number that is not there, or is not above 0; NULL: it is printed as 0 */
-    bool zero;           /* with `none`: 0 is a number like others */
-    column_write *write; /* instead of key and form */
+    const char *none; /* for a number that is not there, or is not above 0; NULL: it is printed as 0 */
+    bool zero;        /* with `none`: 0 is a number like others */
+    void (*write)(struct listing_cell *cell); /* instead of `form` */
 };
 
 #define LISTING_COLUMNS(list) .columns = (list), .count = sizeof(list) / sizeof *(list)
@@ -46,7 +53,7 @@ void listing_row(const struct listing *listing, json_t *row); /* takes the row o
 /* Prints the JSON, if there is any. `code`, or EXIT_FAILED_CHECK after a message. */
 int listing_close(struct listing *listing, int code);
 
-/* A whole document with this one row, which it takes over. EXIT_GOOD, or EXIT_FAILED_CHECK after a message. */
+/* A document with this one row, which it takes over. EXIT_GOOD, or EXIT_FAILED_CHECK after a message. */
 int listing_one(int argc, char **argv, json_t *row);
 
 /* Prints an object for programs as it is. The same codes. */

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth status, nodes, topology and doctor, with a stand-in for the node that they ask.
 set -u
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../support/tap.sh"
+support=$(realpath "$(dirname "$0")/../support")
+cd "$scratch" || exit 1
 desk=
 trap '[ -z "$desk" ] || kill "$desk"; rm -rf "$scratch"' EXIT
 unset HEARTH_BIND HEARTH_SEEDS HEARTH_PORT
@@ -54,16 +56,16 @@ for command in status nodes topology doctor; do
     run $command --help
     [ $code -eq 0 ] && grep -q "^usage: hearth $command" out && grep -q -- --json out
     report $? "hearth $command --help"
-    refuses 2 "--frob" $command --frob
+    fails 2 "--frob" $command --frob
 done
-refuses 2 "--dot and --json" topology --dot --json
-refuses 2 "--wait" nodes --wait -1
+fails 2 "--dot and --json" topology --dot --json
+fails 2 "--wait" nodes --wait -1
 
 # ---- nobody runs here ----------------------------------------------------------------------------------------------
 
-refuses 3 "no node runs here: hearth up" status
-refuses 3 "no node runs here: hearth up" status --json
-refuses 3 "no node runs here: hearth up" topology
+fails 3 "no node runs here: hearth up" status
+fails 3 "no node runs here: hearth up" status --json
+fails 3 "no node runs here: hearth up" topology
 place=$(sed -n 's/.* at unix:@\(hearth-[0-9]*-[0-9a-f]*\)\.)$/\1/p' err)
 [ -n "$place" ] && grep -qF "$folder" err
 report $? "it says whom it has asked"
@@ -153,9 +155,9 @@ run doctor
 finding warn "peer nas" "one way only: from here it is measured"
 echo '[1, 2]' >wrong.json
 answers wrong.json
-refuses 1 "no JSON object" status
+fails 1 "no JSON object" status
 echo '{"a": ' >wrong.json
-refuses 1 "no JSON object" topology
+fails 1 "no JSON object" topology
 run doctor
 [ $code -eq 2 ]
 report $? "doctor: a node that answers nonsense"

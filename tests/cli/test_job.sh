@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth job as a user would: jobs that are remembered, listed and forgotten.
 set -u
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../support/tap.sh"
+unset XDG_CONFIG_HOME
+cd "$scratch" || exit 1
 up=
 trap '[ -n "$up" ] && kill -KILL "$up" 2>/dev/null; rm -rf "$scratch"' EXIT
 export HOME=$scratch/home

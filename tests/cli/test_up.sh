@@ -3,7 +3,9 @@
 # Drives hearth up, bench cluster and demo --cluster: several nodes of one cluster on this machine's loopback, each with
 # a config folder of its own. They find each other by a seed, so no multicast is needed.
 set -um # jobs in the background must hear SIGINT
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../support/tap.sh"
+support=$(realpath "$(dirname "$0")/../support")
+cd "$scratch" || exit 1
 data=/usr/share/datasets/fashion-mnist
 pids=()
 end_all() {
@@ -11,7 +13,7 @@ end_all() {
     rm -rf "$scratch"
 }
 trap end_all EXIT
-unset HEARTH_RANK RANK HEARTH_PEERS
+unset XDG_CONFIG_HOME HEARTH_PEERS
 export HOME=$scratch/home HEARTH_MDNS=""
 mkdir "$HOME"
 
@@ -31,7 +33,7 @@ start() {
     pids+=("$pid")
 }
 
-until_true() {
+until_true() { # for a minute: the machine may be busy
     for _ in $(seq 600); do
         "$@" && return 0
         sleep 0.1
@@ -54,20 +56,20 @@ gone() {
 
 # ---- usage ---------------------------------------------------------------------------------------------------------
 
-refuses 1 "hearth init NAME" none up
-refuses 1 "hearth join" none bench cluster
-[ -d $data ] && refuses 1 "belongs to no cluster yet" none demo --cluster
-refuses 2 "--job, --min and --once are about a program" none up --once
-refuses 2 "--job, --min and --once are about a program" none up --job x
-refuses 2 "--job, --min and --once are about a program" none up --min 2
-refuses 2 "there is no program after --" none up --
-refuses 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
-refuses 2 "--health 'fast' is not accepted" none up --health fast
-refuses 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
-refuses 2 "--compress:" none bench cluster --compress nonsense
-refuses 2 "--codec means nothing to the race; it goes with --cluster" none demo --codec int8
-refuses 2 "--local and --cluster" none demo --local --cluster
-HEARTH_PLAIN=1 refuses 2 "always encrypted" none up
+fails 1 "hearth init NAME" none up
+fails 1 "hearth join" none bench cluster
+[ -d $data ] && fails 1 "belongs to no cluster yet" none demo --cluster
+fails 2 "--job, --min and --once are about a program" none up --once
+fails 2 "--job, --min and --once are about a program" none up --job x
+fails 2 "--job, --min and --once are about a program" none up --min 2
+fails 2 "there is no program after --" none up --
+fails 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
+fails 2 "--health 'fast' is not accepted" none up --health fast
+fails 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
+fails 2 "--compress:" none bench cluster --compress nonsense
+fails 2 "--codec means nothing to the race; it goes with --cluster" none demo --codec int8
+fails 2 "--local and --cluster" none demo --local --cluster
+HEARTH_PLAIN=1 fails 2 "always encrypted" none up
 
 # ---- three nodes ---------------------------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ c=$pid
 until_true logged 1 ": 3 members" a b c
 report $? "three nodes are in one view"
 
-[ -d $data ] && refuses 1 "hearth up --allow-demo" d demo --cluster --bind 127.0.0.1
+[ -d $data ] && fails 1 "hearth up --allow-demo" d demo --cluster --bind 127.0.0.1
 
 run d bench cluster --bind 127.0.0.1 --sizes 4K,1M --repeat 3
 [ $code -eq 0 ] && grep -q "among 4 machines" out && [ "$(grep -c " yes$" out)" -eq 2 ]
@@ -111,7 +113,7 @@ run a status --json
 python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' out
 report $? "traffic counts what groups have moved"
 
-refuses 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
+fails 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
 run a status --json
 other=$(python3 -c 'import json, sys; print([m["short"] for m in json.load(open(sys.argv[1]))["view"]["members"] if m["state"] != "self"][0])' out)
 run d trust remove "$other"
