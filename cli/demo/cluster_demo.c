@@ -45,7 +45,7 @@ uint64_t cluster_demo_hash(const struct dataset *train, const struct dataset *te
     const struct dataset *sets[] = {train, test};
     uint64_t hash = 0;
     for (int i = 0; i < 2; i++) {
-        size_t pixels = (size_t)(sets[i]->width * sets[i]->height);
+        size_t pixels = (size_t)sets[i]->width * (size_t)sets[i]->height;
         hash = hash64(hash, sets[i]->images.bytes, sets[i]->count * pixels);
         hash = hash64(hash, sets[i]->labels.bytes, sets[i]->count);
     }
