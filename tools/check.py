@@ -110,7 +110,7 @@ PYTHON_BANNED = [
 ]
 
 LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS = 700, 70, 110, 120
-LONGER_FILES = {"include/hearth.h": 950}  # one public header, whatever it holds
+LONGER_FILES = {"include/hearth.h": 950, "docs/api.md": 1500}  # the public interface, and the page made of it
 SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
 SAME_NAME = {"__init__.py", "__main__.py"}  # Python wants them in every package
 SPDX = "SPDX-License-Identifier: Apache-2.0"

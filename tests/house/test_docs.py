@@ -3,9 +3,10 @@
 
 import importlib.util
 import re
+import sys
 import unittest
 
-from house import SOURCE, public_structs
+from house import SOURCE, public_constants, public_functions, public_structs, run
 
 spec = importlib.util.spec_from_file_location("check", SOURCE / "tools/check.py")
 check = importlib.util.module_from_spec(spec)
@@ -83,9 +84,22 @@ def number_in(file, pattern):
 
 
 class Docs(unittest.TestCase):
-    def test_example_of_the_readme(self):
-        (block,) = re.findall(r"```c\n(.*?)```", README, re.S)
-        self.assertIn(block, (SOURCE / "examples/allreduce.c").read_text())
+    def test_c_code_is_that_of_the_examples(self):
+        """Every block of C stands in the example that a link names last before it."""
+        for page, most in (("README.md", 1), ("docs/training.md", 4)):
+            text = (SOURCE / page).read_text()
+            blocks = list(re.finditer(r"```c\n(.*?)```", text, re.S))
+            self.assertEqual(len(blocks), most, page)
+            for block in blocks:
+                example = re.findall(r"\]\((?:\.\./)?(examples/\w+\.c)\)", text[:block.start()])[-1]
+                with self.subTest(f"{page}: {example}"):
+                    self.assertIn(block[1], (SOURCE / example).read_text())
+
+    def test_api_page(self):
+        made = run(sys.executable, "-B", SOURCE / "tools/api_page.py")
+        self.assertTrue(made == (SOURCE / "docs/api.md").read_text(), "run tools/api_page.py > docs/api.md")
+        for name in public_functions() + public_constants():
+            self.assertIn(name, made)
 
     def test_examples_are_short(self):
         for example in sorted((SOURCE / "examples").glob("*.c")):
