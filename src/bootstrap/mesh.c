@@ -136,7 +136,7 @@ static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
     char why[MESH_REASON_MAX];
     snprintf(why, sizeof why, "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
              known ? ": it speaks for another member" : "");
-    half_open_complain(mesh->setup->listener->half_open, &incoming->from, why);
+    admission_log_complain(half_open_admissions(mesh->setup->listener->half_open), &incoming->from, why);
     secure_stream_close(incoming->stream);
 }
 

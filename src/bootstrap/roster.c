@@ -226,7 +226,8 @@ static int serve_begin(struct session *s, const int *listeners, int count, bool 
     s->serves = true;
     rendezvous_dial_close(&s->dial);
     rendezvous_client_begin(&s->client, clock_real());
-    return server_join(&s->server, clock_real(), error);
+    return server_join(&s->server, r.credentials ? credentials_self(r.credentials) : NULL, clock_real(),
+                       error);
 }
 
 /* HEARTH_PENDING: serves now, or dials and tries again later. */
@@ -236,7 +237,7 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
     struct error why;
     bool borrowed = s->setup->peers && s->setup->listener >= 0;
 
-    static_assert(RESOLVE_MAX <= SERVER_LISTENERS, "all of them");
+    static_assert(RESOLVE_MAX <= HALF_OPEN_LISTENERS, "all of them");
     listeners[0] = s->setup->listener;
     int status = borrowed ? HEARTH_OK : serve_listen(s, listeners, &count, &why);
     if (status == HEARTH_OK && count > 0) {
@@ -284,11 +285,10 @@ static void serve_linger(struct session *s, int status)
 
     server_part(&s->server, now_ns);
     if (!wait_for_more)
-        server_deafen(&s->server);
+        half_open_unlisten(s->server.half_open);
     while (now_ns < end_ns && (wait_for_more || !rendezvous_quiet(s->server.meeting))) {
         uint64_t deadline_ns = end_ns;
-        server_waits(&s->server, s->items, now_ns, &deadline_ns);
-        sock_wait(s->items, server_items(&s->server), deadline_ns);
+        sock_wait(s->items, server_waits(&s->server, s->items, &deadline_ns), deadline_ns);
         now_ns = clock_real();
         server_pump(&s->server, s->items, now_ns);
     }
@@ -333,8 +333,7 @@ static int session_run(struct session *s, struct error *error)
             return late(s, error);
         size_t count;
         if (s->serves) {
-            server_waits(&s->server, s->items, now_ns, &deadline_ns);
-            count = server_items(&s->server);
+            count = server_waits(&s->server, s->items, &deadline_ns);
         } else {
             count = rendezvous_dial_waits(&s->dial, s->items, &deadline_ns);
             if (s->may_serve && s->dial.chosen < 0 && s->serve_ns < deadline_ns)
@@ -375,9 +374,8 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     if (status != HEARTH_OK)
         return status;
     s->may_serve = s->rank <= 0;
-    size_t items =
-        SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RENDEZVOUS_DIAL_WAITS_MAX;
-    s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
+    s->items = heap_alloc(setup->heap, server_items(setup->size) + RENDEZVOUS_DIAL_WAITS_MAX,
+                          sizeof(struct sock_wait));
     if (!s->items || rendezvous_client_init(&s->client, setup, s->rank) != HEARTH_OK ||
         rendezvous_dial_init(&s->dial, &s->client, s->addrs, s->addr_count, s->seed) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");

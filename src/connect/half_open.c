@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listens, and hears out whoever comes: a handshake and a few bytes, within a time, from a bounded number at
- * once. */
+/* Accepts, makes handshakes, reads first words: each within a time, a bounded number at once. */
 #include "connect/half_open.h"
 
 #include <assert.h>
 #include <string.h>
-
-#include "connect/admission_log.h"
 
 #define BACKLOG      512
 #define ACCEPTS_MAX  32                /* of each listener, each time they are pumped */
@@ -21,7 +18,7 @@ struct stranger {
     uint64_t source;  /* sock_addr_network */
     uint64_t came;    /* counts them */
     uint64_t came_ns; /* and when */
-    bool admitted;    /* it knocked as only members can, and we spend work on it */
+    bool admitted;    /* its knock was right, and we spend work on it */
     uint64_t deadline_ns;
     size_t got, wants;
     uint8_t *bytes; /* [words_max] */
@@ -29,19 +26,43 @@ struct stranger {
 
 struct half_open {
     struct half_open_setup setup;
-    struct guard guard;
+    struct admission_log admissions;
     const struct credentials *credentials;
-    int fd, local_fd;
+    struct half_open_listener {
+        int fd;
+        bool local; /* a unix socket */
+        bool lent;
+    } listeners[HALF_OPEN_LISTENERS];
+    int listener_count;
     struct sock_addr bound;
-    bool settled;   /* no handshakes are made: whoever comes is closed */
-    uint64_t count; /* of all that came */
-    bool deaf;      /* nobody is accepted, until then: */
-    uint64_t deaf_until_ns;
-    uint8_t *words; /* of all places */
+    bool settled;           /* no handshakes are made: connections are closed as they come */
+    uint64_t count;         /* of all that came */
+    uint64_t deaf_until_ns; /* none is accepted before; 0: the system has descriptors */
+    uint8_t *words;         /* of all places */
     struct stranger strangers[HALF_OPEN_PLACES];
 };
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
+
+void half_open_add(struct half_open *half_open, int fd, bool lent)
+{
+    struct sock_addr at;
+    bool local = sock_local(fd, &at) == HEARTH_OK && sock_addr_family(&at) == SOCK_UNIX;
+
+    assert(half_open->listener_count < HALF_OPEN_LISTENERS);
+    half_open->listeners[half_open->listener_count++] =
+        (struct half_open_listener){.fd = fd, .local = local, .lent = lent};
+}
+
+int half_open_listen(struct half_open *half_open, const struct sock_addr *addr, struct error *error)
+{
+    bool local = sock_addr_family(addr) == SOCK_UNIX;
+    int fd, status = sock_listen(addr, BACKLOG, &fd, local ? NULL : &half_open->bound, error);
+
+    if (status == HEARTH_OK)
+        half_open_add(half_open, fd, false);
+    return status;
+}
 
 /* Taken ports are passed over. */
 static int listen_somewhere(struct half_open *half_open, struct error *error)
@@ -53,7 +74,7 @@ static int listen_somewhere(struct half_open *half_open, struct error *error)
 
     for (uint32_t i = 0; i <= setup->port_tries && first + i <= UINT16_MAX; i++) {
         sock_addr_set_port(&addr, (uint16_t)(first + i));
-        int status = sock_listen(&addr, BACKLOG, &half_open->fd, &half_open->bound, error);
+        int status = half_open_listen(half_open, &addr, error);
         if (status != HEARTH_LIMIT || first == 0)
             return status;
     }
@@ -75,8 +96,7 @@ int half_open_open(const struct half_open_setup *setup, struct half_open **out, 
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
     }
     half_open->setup = *setup;
-    guard_init(&half_open->guard, &setup->log, 0);
-    half_open->fd = half_open->local_fd = -1;
+    admission_log_init(&half_open->admissions, &setup->log, setup->burst);
     half_open->words = words;
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
         half_open->strangers[i].fd = -1;
@@ -109,28 +129,51 @@ static void stranger_close(struct half_open *half_open, struct stranger *s, cons
     stranger_free(s);
 }
 
-static void strangers_close(struct half_open *half_open, const char *why)
+void half_open_settle(struct half_open *half_open, const char *why)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
         if (half_open->strangers[i].fd >= 0)
             stranger_close(half_open, &half_open->strangers[i], why);
+    half_open->settled = true;
+}
+
+/* From this one on. */
+static void listeners_close(struct half_open *half_open, int first)
+{
+    for (int i = first; i < half_open->listener_count; i++)
+        if (!half_open->listeners[i].lent)
+            sock_unlisten(half_open->listeners[i].fd);
+    half_open->listener_count = first;
+}
+
+void half_open_unlisten(struct half_open *half_open)
+{
+    half_open_settle(half_open, "the port is closed");
+    listeners_close(half_open, 0);
 }
 
 void half_open_close(struct half_open *half_open)
 {
     if (!half_open)
         return;
-    strangers_close(half_open, "the node closes");
-    half_open_close_local(half_open);
-    if (half_open->fd >= 0)
-        sock_unlisten(half_open->fd);
+    half_open_unlisten(half_open);
     heap_free(half_open->words);
     heap_free(half_open);
 }
 
+void half_open_close_local(struct half_open *half_open)
+{
+    int count = half_open->listener_count;
+
+    if (count > 0 && half_open->listeners[count - 1].local)
+        listeners_close(half_open, count - 1);
+}
+
 int half_open_fd(const struct half_open *half_open)
 {
-    return half_open->fd;
+    bool listens = half_open->listener_count > 0 && !half_open->listeners[0].local;
+
+    return listens ? half_open->listeners[0].fd : -1;
 }
 
 struct sock_addr half_open_addr(const struct half_open *half_open)
@@ -138,39 +181,14 @@ struct sock_addr half_open_addr(const struct half_open *half_open)
     return half_open->bound;
 }
 
-int half_open_open_local(struct half_open *half_open, const struct sock_addr *addr, struct error *error)
-{
-    struct sock_addr bound;
-
-    return sock_listen(addr, BACKLOG, &half_open->local_fd, &bound, error);
-}
-
-void half_open_close_local(struct half_open *half_open)
-{
-    if (half_open->local_fd >= 0)
-        sock_unlisten(half_open->local_fd);
-    half_open->local_fd = -1;
-}
-
 void half_open_trust(struct half_open *half_open, const struct credentials *credentials)
 {
     half_open->credentials = credentials;
 }
 
-void half_open_settle(struct half_open *half_open, const char *why)
+struct admission_log *half_open_admissions(struct half_open *half_open)
 {
-    strangers_close(half_open, why);
-    half_open->settled = true;
-}
-
-void half_open_complain(struct half_open *half_open, const struct sock_addr *from, const char *why)
-{
-    guard_complain(&half_open->guard, from, why);
-}
-
-uint64_t half_open_put_off(const struct half_open *half_open)
-{
-    return half_open->guard.refused;
+    return &half_open->admissions;
 }
 
 /* ---- strangers ---------------------------------------------------------------------------------------- */
@@ -184,16 +202,17 @@ static int neighbours(const struct half_open *half_open, const struct stranger *
     return count;
 }
 
-/* Whether it may lose its place to another. Connections whom the owner has not taken yet stay: they are few
- * and are taken at once. So do those who have knocked as only members can, for a while: where many members
- * come from one address, they would push out each other in the middle of their handshakes. */
+/* Whether it may lose its place to another. Connections that the owner has not taken yet stay: they are few
+ * and are taken at once. So do those whose knock was right, for a while: many members that come from one
+ * address would evict each other in the middle of their handshakes. */
 static bool may_go(const struct half_open *half_open, const struct stranger *s)
 {
-    return s->fd >= 0 && !s->through && !(s->admitted && half_open->guard.now_ns < s->came_ns + ADMITTED_NS);
+    return s->fd >= 0 && !s->through &&
+           !(s->admitted && half_open->admissions.now_ns < s->came_ns + ADMITTED_NS);
 }
 
-/* The place of one who goes: of the source that holds most, the one that came first. -1: none of them may
- * go, and nobody else goes instead. */
+/* The place of the connection to evict: of the source that holds most, the oldest. -1: none of that source
+ * may go, and no other goes instead. */
 static int place_taken(const struct half_open *half_open)
 {
     const struct stranger *all = half_open->strangers;
@@ -212,7 +231,7 @@ static int place_taken(const struct half_open *half_open)
     return place;
 }
 
-/* A place for one more; -1: until there is one he waits where the system keeps him. */
+/* A place for one more; -1: none now, it waits in the system's backlog. */
 static int place_find(const struct half_open *half_open)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
@@ -225,7 +244,7 @@ static bool stranger_admit(void *arg, bool weak)
 {
     struct stranger *s = arg;
 
-    s->admitted = guard_admit(&s->half_open->guard, s->source, weak);
+    s->admitted = admission_log_admit(&s->half_open->admissions, s->source, weak);
     return s->admitted;
 }
 
@@ -247,7 +266,11 @@ static bool stranger_open(struct half_open *half_open, struct stranger *s)
 
 static void stranger_refuse(struct half_open *half_open, struct stranger *s, const char *why)
 {
-    half_open_complain(half_open, &s->incoming.from, why);
+    const struct iovec *answer = &half_open->setup.mixed_answer;
+
+    if (answer->iov_len > 0 && secure_stream_mixed(s->incoming.stream))
+        (void)sock_send(s->fd, answer, 1);
+    admission_log_complain(&half_open->admissions, &s->incoming.from, why);
     stranger_free(s);
 }
 
@@ -306,17 +329,30 @@ static void stranger_hear(struct half_open *half_open, struct stranger *s)
         stranger_close(half_open, s, error.text);
 }
 
+enum half_open_verdict half_open_message(const struct message_kinds *kinds, const uint8_t *bytes, size_t len,
+                                         size_t *wants, struct message_header *header, const char **why)
+{
+    if (len < MESSAGE_HEADER_LEN)
+        return HALF_OPEN_MORE;
+    if (message_header_decode(header, bytes, kinds, why))
+        return HALF_OPEN_AWAY;
+    *wants = MESSAGE_HEADER_LEN + header->len;
+    if (len < *wants)
+        return HALF_OPEN_MORE;
+    *why = "crc: the message was damaged on its way";
+    return message_intact(header, bytes + MESSAGE_HEADER_LEN) ? HALF_OPEN_THROUGH : HALF_OPEN_AWAY;
+}
+
 /* ---- pumping ------------------------------------------------------------------------------------------ */
 
-/* Gives him that place, where another may have to go. */
-static void accept_one(struct half_open *half_open, int place, int fd, const struct sock_addr *from,
-                       bool local)
+/* Gives it that place; the connection that had it is closed. */
+static void accept_one(struct half_open *half_open, int place, int fd, const struct half_open_incoming *who)
 {
     struct stranger *s = &half_open->strangers[place];
     struct sock_wait wait = {.fd = fd, .want_recv = true};
-    uint64_t now_ns = half_open->guard.now_ns;
+    uint64_t now_ns = half_open->admissions.now_ns;
 
-    if (half_open->settled) { /* a handshake would cost us something, and lead to nothing */
+    if (half_open->settled) { /* a handshake would cost something, and lead to nothing */
         sock_close(fd);
         return;
     }
@@ -325,39 +361,37 @@ static void accept_one(struct half_open *half_open, int place, int fd, const str
     *s = (struct stranger){
         .half_open = half_open,
         .fd = fd,
-        .incoming = {.local = local, .from = *from},
-        .source = local ? 0 : sock_addr_network(from),
+        .incoming = *who,
+        .source = who->local ? 0 : sock_addr_network(&who->from),
         .came = half_open->count++,
         .came_ns = now_ns,
         .deadline_ns = now_ns + half_open->setup.patience_ns,
         .wants = half_open->setup.words_first,
         .bytes = half_open->words + (size_t)place * half_open->setup.words_max,
     };
-    if (!local)
+    if (!who->local)
         sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
-    if (local && !sock_same_user(fd))
+    if (who->local && !sock_same_user(fd))
         stranger_close(half_open, s, "it runs as another user");
     else if (sock_wait(&wait, 1, 0) > 0)
-        stranger_hear(half_open, s); /* who speaks at once does not stand in the way of others */
+        stranger_hear(half_open, s); /* one that speaks at once does not occupy the place for long */
 }
 
-static void accept_some(struct half_open *half_open, int listener, bool local, uint64_t now_ns)
+static void accept_some(struct half_open *half_open, const struct half_open_listener *listener)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
-        int place = place_find(half_open);
-        struct sock_addr from = {.len = 0};
-        int fd = -1;
-        int status = place >= 0 ? sock_accept(listener, &fd, &from) : HEARTH_PENDING;
+        struct half_open_incoming who = {.local = listener->local};
+        int fd = -1, place = place_find(half_open);
+        int status = place >= 0 ? sock_accept(listener->fd, &fd, &who.from) : HEARTH_PENDING;
         if (status == HEARTH_PENDING)
             return;
         if (status) {
-            half_open->deaf = true;
-            half_open->deaf_until_ns = now_ns + NO_ACCEPT_NS;
+            half_open->deaf_until_ns = half_open->admissions.now_ns + NO_ACCEPT_NS;
             log_write(&half_open->setup.log, HEARTH_LOG_WARN, "HEARTH-NO-ACCEPT",
-                      "a connection cannot be taken: the process has too many files open");
+                      "a connection cannot be accepted: the process has too many files open");
             return;
         }
-        accept_one(half_open, place, fd, &from, local);
+        accept_one(half_open, place, fd, &who);
     }
 }
 
@@ -390,16 +424,14 @@ static void strangers_pump(struct half_open *half_open, uint64_t now_ns)
 
 void half_open_pump(struct half_open *half_open, uint64_t now_ns)
 {
-    guard_tick(&half_open->guard, now_ns);
+    admission_log_tick(&half_open->admissions, now_ns);
     if (half_open_strangers(half_open) > 0)
         strangers_pump(half_open, now_ns);
-    if (half_open->deaf && now_ns < half_open->deaf_until_ns)
+    if (now_ns < half_open->deaf_until_ns)
         return;
-    half_open->deaf = false;
-    if (half_open->local_fd >= 0)
-        accept_some(half_open, half_open->local_fd, true, now_ns);
-    if (half_open->fd >= 0 && !half_open->deaf)
-        accept_some(half_open, half_open->fd, false, now_ns);
+    half_open->deaf_until_ns = 0;
+    for (int i = half_open->listener_count - 1; i >= 0 && half_open->deaf_until_ns == 0; i--)
+        accept_some(half_open, &half_open->listeners[i]);
 }
 
 static void wait_add(struct sock_wait *items, size_t max, size_t *count, int fd, bool want_send)
@@ -413,12 +445,11 @@ size_t half_open_waits(const struct half_open *half_open, struct sock_wait *item
 {
     size_t count = 0;
 
-    /* While nobody can be accepted the listeners would be ready all the time. */
+    /* While none can be accepted the listeners would be ready all the time. */
     bool full = place_find(half_open) < 0;
-    if (!half_open->deaf && !full) {
-        wait_add(items, max, &count, half_open->local_fd, false);
-        wait_add(items, max, &count, half_open->fd, false);
-    } else if (half_open->deaf && half_open->deaf_until_ns < *deadline_ns)
+    for (int i = 0; i < half_open->listener_count && half_open->deaf_until_ns == 0 && !full; i++)
+        wait_add(items, max, &count, half_open->listeners[i].fd, false);
+    if (half_open->deaf_until_ns > 0 && half_open->deaf_until_ns < *deadline_ns)
         *deadline_ns = half_open->deaf_until_ns;
     for (int i = 0; i < HALF_OPEN_PLACES; i++) {
         const struct stranger *s = &half_open->strangers[i];

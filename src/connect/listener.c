@@ -78,7 +78,6 @@ void listener_close(struct listener *listener)
 {
     if (!listener)
         return;
-    half_open_settle(listener->half_open, "the node closes");
     half_open_close(listener->half_open);
     heap_free(listener);
 }
@@ -98,7 +97,7 @@ int listener_open_local(struct listener *listener, struct error *error)
     struct sock_addr addr;
 
     listener_local_addr(listener->self.cluster, listener->self.rank, &addr);
-    return half_open_open_local(listener->half_open, &addr, error);
+    return half_open_listen(listener->half_open, &addr, error);
 }
 
 void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,

@@ -202,7 +202,7 @@ TEST_WITH(who_has_another_secret_is_told_and_named, open_listener, close_listene
     assert_int_equal(notes.warnings, 1);
     assert_non_null(strstr(notes.last, "127.0.0.1:"));
     assert_non_null(strstr(notes.last, "another secret"));
-    assert_int_equal(half_open_put_off(listener->half_open), 0);
+    assert_int_equal(half_open_admissions(listener->half_open)->refused, 0);
 }
 
 TEST_WITH(who_is_plain_is_named, open_listener, close_listener)
@@ -299,24 +299,51 @@ TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
     assert_true(heap.bytes == bytes);
 }
 
+/* A handshake that has begun well is not evicted by others of its address, for a while. */
+TEST_WITH(a_handshake_is_not_disturbed, open_listener, close_listener)
+{
+    for (int late = 0; late < 2; late++) {
+        struct secure_stream *begun = secure_stream_on(come_from("127.0.0.1:0"), bob);
+        int fds[2 * HALF_OPEN_PLACES];
+        struct error error;
+
+        assert_int_equal(secure_stream_pump(begun, &error), HEARTH_PENDING);
+        half_open_pump(listener->half_open, now_ns);
+        now_ns += late ? NS_PER_S : 0;
+        for (int i = 0; i < 2 * HALF_OPEN_PLACES; i++) {
+            fds[i] = come_from("127.0.0.1:0");
+            half_open_pump(listener->half_open, now_ns);
+        }
+        if (late) {
+            assert_int_equal(shake(begun, &error), HEARTH_PEER_LOST);
+            secure_stream_close(begun);
+        } else {
+            assert_gets_in(begun);
+        }
+        for (int i = 0; i < 2 * HALF_OPEN_PLACES; i++)
+            sock_close(fds[i]);
+        assert_true(look(none_stand, NULL, -1));
+    }
+}
+
 /* Whoever has a hello that knows the secret can make us work: a bounded number of times. */
 static void assert_rationed(const struct knock_target *whom, int at_most)
 {
     struct error error;
     int status = HEARTH_PENDING, count = 0;
 
-    while (half_open_put_off(listener->half_open) == 0 && count < at_most + 2) {
+    while (half_open_admissions(listener->half_open)->refused == 0 && count < at_most + 2) {
         struct secure_stream *stream = secure_stream_to(come_from("127.0.0.1:0"), bob, whom);
         assert_int_equal(secure_stream_pump(stream, &error), HEARTH_PENDING);
-        uint64_t before = half_open_put_off(listener->half_open);
-        for (int i = 0; i < LOOKS_MAX && half_open_put_off(listener->half_open) == before; i++) {
+        uint64_t before = half_open_admissions(listener->half_open)->refused;
+        for (int i = 0; i < LOOKS_MAX && half_open_admissions(listener->half_open)->refused == before; i++) {
             struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
             half_open_pump(listener->half_open, now_ns);
             if (sock_wait(&wait, 1, clock_real() + NS_PER_MS) > 0)
                 break;
         }
         count++;
-        if (half_open_put_off(listener->half_open) > 0)
+        if (half_open_admissions(listener->half_open)->refused > 0)
             status = shake(stream, &error);
         secure_stream_close(stream);
     }
@@ -388,7 +415,7 @@ TEST_WITH(knocks_at_others_are_worth_nothing_here, open_listener, close_listener
     assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
     for (int i = 0; i < 40; i++)
         assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
-    assert_int_equal(half_open_put_off(listener->half_open), 0);
+    assert_int_equal(half_open_admissions(listener->half_open)->refused, 0);
     assert_in_range(answer_to(hello, harvest(&here, hello)), 100, HELLO_MAX); /* what members may say */
     assert_gets_in(secure_stream_to(come_from("127.0.0.1:0"), bob, &here));
 }
