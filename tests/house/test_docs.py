@@ -19,8 +19,8 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 # Row of the table of limits, where its number is defined, how.
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
-    ("strangers at the listener", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
-    ("strangers at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_STRANGERS +(\d+)"),
+    ("strangers at listener or rendezvous", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
+    ("refused connections at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_LEAVING +(\d+)"),
     ("costly handshakes at listener or rendezvous, each second", "src/security/admission.h",
      r"#define ADMISSION_PER_S +(\d+)"),
     ("the same, at once", "src/security/admission.h", r"#define ADMISSION_BURST +(\d+)"),
@@ -28,7 +28,7 @@ LIMITS = (
      r"#define ADMISSION_RESERVE +(\d+)"),
     ("share of a source, each second", "src/security/admission.h", r"#define ADMISSION_SHARE_PER_S +(\d+)"),
     ("share of a source, at once", "src/security/admission.h", r"#define ADMISSION_SHARE_BURST +(\d+)"),
-    ("sources of strangers that the log names", "src/connect/admission_log.h", r"#define GUARD_NAMED_MAX +(\d+)"),
+    ("sources of strangers that the log names", "src/connect/admission_log.h", r"#define ADMISSION_LOG_SOURCES +(\d+)"),
     ("strangers where nodes of a home cluster listen", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
     ("nodes of a home cluster that one is joined to", "src/cluster/peer_set.h", r"#define PEER_SET_MAX +(\d+)"),
     ("addresses where nodes of it may be", "src/cluster/known_addrs.h", r"#define KNOWN_ADDRS_MAX +(\d+)"),
