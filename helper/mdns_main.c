@@ -52,7 +52,7 @@ static void obey(struct mdns *m, struct input *input, const char *text, size_t l
     }
     switch (command.kind) {
     case MDNS_PUBLISH:
-        m->self = command.announcement;
+        m->self = command.self;
         publish_all(m);
         return;
     case MDNS_ADDRESS:

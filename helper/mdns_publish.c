@@ -223,7 +223,7 @@ static void publish_addresses(struct net *net, const struct names *names)
 /* Another name or port: nothing of what is out is true any more. */
 static bool same_service(const struct net *net)
 {
-    const struct announcement *now = &net->mdns->self, *then = &net->told;
+    const struct sighting *now = &net->mdns->self, *then = &net->told;
 
     return now->port == then->port && now->id.instance == then->id.instance &&
            net->told_collisions == net->mdns->collisions && net->service;

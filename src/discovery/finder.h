@@ -30,7 +30,7 @@ void finder_close(struct finder *finder); /* ends the helper, which says goodbye
 
 /* What to publish; again: it has changed. Before the first call nothing is published, but found it is. NULL:
  * nothing any more. */
-void finder_announce(struct finder *finder, const struct announcement *self, uint64_t now_ns);
+void finder_announce(struct finder *finder, const struct sighting *self, uint64_t now_ns);
 void finder_pump(struct finder *finder, uint64_t now_ns);
 /* What to wait for: how many items; *deadline_ns becomes earlier where it must. */
 size_t finder_waits(const struct finder *finder, struct sock_wait *items, size_t max, uint64_t *deadline_ns);

@@ -7,6 +7,9 @@
 
 #include "core/hash.h"
 #include "os/clock.h"
+#include "os/self.h"
+
+#define HELPER_PROGRAM "hearth-mdns"
 
 #define READY_NS      (10 * NS_PER_S) /* from its start to its first line */
 #define DEAF_NS       (30 * NS_PER_S) /* for which it may leave what we said unread */
@@ -57,6 +60,28 @@ void helper_fini(struct helper *h)
 
 /* ---- lives ---- */
 
+static bool try(const char *folder, const char *rest, char *path, size_t size)
+{
+    return (size_t)snprintf(path, size, "%s/%s", folder, rest) < size && self_can_run(path);
+}
+
+/* Beside this program, beside this library, where both are installed: the build sets HEARTH_HELPER_PATH,
+ * absolute, and for trees that were moved HEARTH_HELPER_FROM_BIN and HEARTH_HELPER_FROM_LIB, relative. False:
+ * nowhere; `path` is then where it should be. */
+static bool search(char *path, size_t size)
+{
+    char folder[HELPER_PATH_MAX];
+
+    if (self_program_folder(folder, sizeof folder) &&
+        (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_BIN, path, size)))
+        return true;
+    if (self_library_folder(folder, sizeof folder) &&
+        (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_LIB, path, size)))
+        return true;
+    snprintf(path, size, "%s", HEARTH_HELPER_PATH);
+    return self_can_run(path);
+}
+
 static void end_life(struct helper *h, uint64_t now_ns, const char *why)
 {
     bool same = strcmp(h->why, why) == 0;
@@ -78,7 +103,7 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     struct error error;
 
     error_clear(&error);
-    if (h->searched && !helper_search(h->path, sizeof h->path)) {
+    if (h->searched && !search(h->path, sizeof h->path)) {
         error_set(&error, HEARTH_INVALID, RANK_NONE,
                   "the program hearth-mdns is missing, neither beside this program or library nor %.100s: "
                   "install it (it needs libavahi-core), or name seeds",

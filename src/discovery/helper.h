@@ -55,7 +55,3 @@ bool helper_idle(const struct helper *helper); /* runs, and has taken all that w
 void helper_say(struct helper *helper, const char *line, size_t len, uint64_t now_ns);
 bool helper_wait(const struct helper *helper, struct sock_wait *item); /* false: none */
 uint64_t helper_deadline(const struct helper *helper);
-
-/* Where the helper is: beside this program, beside this library, where both are installed. False: nowhere;
- * `path` is then where it should be. */
-bool helper_search(char *path, size_t size);

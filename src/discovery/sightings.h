@@ -22,7 +22,7 @@ struct sightings {
     uint64_t changed, order;
     struct prng prng;
     bool self_known;
-    struct announcement self;
+    struct sighting self;
 };
 
 int MUST_CHECK sightings_init(struct sightings *sightings, struct heap *heap); /* or HEARTH_NO_MEMORY */
@@ -34,4 +34,4 @@ void sightings_age(struct sightings *sightings, uint64_t now_ns); /* the helper 
 /* Drops what nobody has told of again since before_ns. */
 void sightings_expire(struct sightings *sightings, uint64_t before_ns);
 uint64_t sightings_oldest(const struct sightings *sightings); /* old_ns of it; NEVER_NS: none is old */
-void sightings_self(struct sightings *sightings, const struct announcement *self); /* NULL: nobody */
+void sightings_self(struct sightings *sightings, const struct sighting *self); /* NULL: nobody */
