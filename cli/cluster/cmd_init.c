@@ -29,7 +29,7 @@ static int check_name(const struct init *init, const struct usage *usage)
     if (len == 0 || len >= SECRET_NAME_MAX || (init->cluster && init->cluster[strspn(init->cluster, frames)]))
         return args_refuse(
             usage,
-            "this NAME is not accepted: a cluster's name has 1 to %d messages, digits, '-', '_' "
+            "this NAME is not accepted: a cluster's name has 1 to %d letters, digits, '-', '_' "
             "or '.'; to take a token from another machine: hearth join",
             SECRET_NAME_MAX - 1);
     return ARGS_GO;
@@ -102,7 +102,7 @@ int cmd_init(int argc, char **argv)
     struct init init = {.json = false};
     const struct arg args[] = {
         {"NAME", ARG_WORD, &init.cluster,
-         .about = "of the cluster, for people: up to 32 messages, digits, '-', '_', '.' (default hearth)"},
+         .about = "of the cluster, for people: up to 32 letters, digits, '-', '_', '.' (default hearth)"},
         {"replace", ARG_FLAG, &init.replace,
          .about = "a new secret takes the place of one that is there; every machine must join again"},
         {"secret-file", ARG_TEXT, &init.secret_file, .value_name = "FILE",

@@ -100,7 +100,7 @@ static enum dial_fault fault_of(const struct dial_socket *s, int status)
 
 static bool connected(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
 {
-    struct secure_stream_setup setup = {
+    struct channel_setup setup = {
         .heap = driver->heap,
         .credentials = s->request.credentials,
         .role = CHANNEL_DIALS,

@@ -250,7 +250,7 @@ static bool stranger_admit(void *arg, bool weak)
 
 static bool stranger_open(struct half_open *half_open, struct stranger *s)
 {
-    struct secure_stream_setup setup = {
+    struct channel_setup setup = {
         .heap = half_open->setup.heap,
         .credentials = half_open->credentials,
         .role = CHANNEL_LISTENS,

@@ -22,16 +22,9 @@ struct secure_stream {
     size_t left_len, left_sent;
 };
 
-int secure_stream_open(const struct secure_stream_setup *setup, int fd, struct secure_stream **out)
+int secure_stream_open(const struct channel_setup *setup, int fd, struct secure_stream **out)
 {
-    struct channel_setup channel = {
-        .heap = setup->heap,
-        .credentials = setup->credentials,
-        .role = setup->role,
-        .to = setup->to,
-        .admit = setup->role == CHANNEL_LISTENS ? setup->admit : NULL,
-        .admit_arg = setup->admit_arg,
-    };
+    struct channel_setup channel = *setup;
     struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof *t);
     struct error error;
 

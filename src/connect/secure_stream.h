@@ -9,17 +9,8 @@
 
 struct secure_stream;
 
-struct secure_stream_setup {
-    struct heap *heap;
-    const struct credentials *credentials; /* NULL: plain */
-    enum channel_role role;
-    struct knock_target to;  /* whom we dialled, as in credentials.h */
-    session_admit_fn *admit; /* the same */
-    void *admit_arg;
-};
-/* Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */
-int MUST_CHECK secure_stream_open(const struct secure_stream_setup *setup, int fd,
-                                  struct secure_stream **out);
+/* No credentials: plain; `at` is found out. Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */
+int MUST_CHECK secure_stream_open(const struct channel_setup *setup, int fd, struct secure_stream **out);
 /* Sends what can still be sent at once (a refusal), closes. NULL is allowed. */
 void secure_stream_close(struct secure_stream *stream);
 

@@ -197,20 +197,6 @@ static int fail_because(struct channel *c, enum hearth_reason reason, int status
     return error_because(&c->failure, reason, status, RANK_NONE, "%s", text);
 }
 
-/* Somebody of another cluster: the first digits of its namespace say of which. */
-static int fail_refused(struct channel *c)
-{
-    char name[KNOCK_LEN + 1];
-    size_t len = sizeof name;
-    unsigned int type;
-
-    if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
-        knock_foreign(credentials_secret(c->credentials), name, len))
-        error_wrap(&c->failure, &c->failure, "it has another secret (its namespace is %.8s...)", name);
-    c->stage = STAGE_OVER;
-    return c->failure.status;
-}
-
 static const char *tls_text(int code)
 {
     switch (code) {
@@ -253,8 +239,10 @@ static int fail_tls(struct channel *c, int code)
         return fail(c, HEARTH_NO_MEMORY, "no memory for TLS");
     if (!c->overflow)
         (void)gnutls_alert_send_appropriate(c->session, code);
-    if (c->failure.status)
-        return fail_refused(c);
+    if (c->failure.status) {
+        c->stage = STAGE_OVER;
+        return c->failure.status;
+    }
     text = tls_text(code);
     if (text)
         return fail(c, HEARTH_PROTOCOL, "%s", text);

@@ -57,7 +57,7 @@ struct session_setup {
 /* A TLS 1.3 session, set up but for its transport: our certificate, the peer's demanded, the only suites and
  * groups we speak, ALPN, no tickets, the knock in the dialler's hello and its check at the listener, small
  * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until the handshake is over: it is
- * the session's user pointer; with `quic` its database pointer, since ngtcp2 uses the other. */
+ * the session's database pointer; the user's pointer is free. */
 int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
                                    struct gnutls_session_int **out, struct error *error);
 /* What a peer's alert means to code and to people ("it has another secret, or ..."); NULL: not known. */

@@ -117,13 +117,6 @@ static bool parts_of(const char *text, size_t len, struct parts *parts)
            get_part(text + AT_MAC, parts->mac) && parts->nonce[NONCE_KIND] < KNOCK_KINDS;
 }
 
-bool knock_foreign(const struct secret *secret, const char *text, size_t len)
-{
-    struct parts parts;
-
-    return parts_of(text, len, &parts) && memcmp(parts.space, secret_namespace(secret), NAMESPACE_LEN) != 0;
-}
-
 /* Also across the end of the numbers: a clock may say anything. */
 static bool timely(uint32_t minute, uint32_t now)
 {

@@ -45,8 +45,6 @@ int MUST_CHECK knock_make(const struct secret *secret, const struct knock_target
                           const uint8_t random[static KNOCK_RANDOM_LEN], char text[static KNOCK_LEN + 1]);
 enum knock_verdict knock_check(const struct secret *secret, const struct knock_listener *listener,
                                uint32_t minute, const char *text, size_t len);
-/* Whether it is the knock of another namespace. */
-bool knock_foreign(const struct secret *secret, const char *text, size_t len);
 
 /* Knocks that were right, the last of them: a nonce is drawn for one hello, so who comes with it again has
  * heard it. 16 KiB; not for several threads at once. */

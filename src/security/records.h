@@ -21,7 +21,7 @@ struct records;
 /* Keys change now and then, and new ones are made from the traffic secrets: of which GnuTLS speaks only while
  * it shakes hands. So whoever begins a handshake that is to end in records has them noted, before its first
  * step, in memory of its own that outlives the session; and wipes it. Takes the session's keylog function and
- * its db pointer. */
+ * its user pointer. */
 struct record_secrets {
     uint8_t client[RECORD_SECRET_LEN], server[RECORD_SECRET_LEN];
     bool have_client, have_server;

@@ -42,7 +42,7 @@ struct secret {
 
 /* ---- names ---- */
 
-static bool is_message(char c)
+static bool is_alpha(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -53,7 +53,7 @@ static bool name_ok(const char *name, size_t len)
         return false;
     for (size_t i = 0; i < len; i++) {
         char c = name[i];
-        if (!is_message(c) && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
+        if (!is_alpha(c) && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
             return false;
     }
     return true;
@@ -79,7 +79,7 @@ static void derive_check(struct secret *secret)
     sha3_256_init(&secret->hash);
     sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
     for (const char *at = secret->name;; at++) {
-        uint8_t c = (uint8_t)message_lower(*at);
+        uint8_t c = (uint8_t)ascii_lower(*at);
         sha3_256_update(&secret->hash, 1, &c);
         if (c == 0)
             break;
@@ -162,7 +162,7 @@ static int make(const uint8_t *bytes, const char *name, struct secret **out, str
     name = name ? name : NAME_DEFAULT;
     if (!name_ok(name, strlen(name)))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "secret: a cluster's name has 1 to %d messages, digits, '-', '_' or '.'",
+                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
                          SECRET_NAME_MAX - 1);
     secret = secret_named(name, strlen(name));
     if (!secret)
@@ -211,7 +211,7 @@ static bool begins(const char *text, size_t len, const char *head)
 {
     size_t i = 0;
 
-    while (head[i] && i < len && message_lower(text[i]) == head[i])
+    while (head[i] && i < len && ascii_lower(text[i]) == head[i])
         i++;
     return !head[i];
 }

@@ -6,7 +6,7 @@
 #include "core/error.h"
 
 #define SECRET_LEN         32
-#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: messages, digits, '-', '_', '.' */
+#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: letters, digits, '-', '_', '.' */
 #define SECRET_TOKEN_MAX   128 /* of a token, with the final 0 */
 #define NAMESPACE_LEN      16
 #define NAMESPACE_TEXT     33 /* hexadecimal, with the final 0 */

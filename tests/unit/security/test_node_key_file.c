@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "folder.h"
-#include "security/key_line.h"
 #include "security/node_key.h"
 #include "support/suite.h"
 #include "support/watchdog.h"

@@ -82,7 +82,7 @@ TEST_WITH(test_quic_stranger, set_up, tear_down)
     rogues_shake(&rogue, &other);
     assert_int_equal(other.code, GNUTLS_E_UNRECOGNIZED_NAME);
     assert_int_equal(refusal.reason, HEARTH_REASON_SECRET_DIFFERS);
-    assert_string_equal(refusal.text, "it has another secret");
+    assert_non_null(strstr(refusal.text, "it has another secret (its namespace is "));
     assert_int_equal(rogue.code, GNUTLS_E_FATAL_ALERT_RECEIVED);
     assert_int_equal(gnutls_alert_get(rogue.session), GNUTLS_A_UNRECOGNIZED_NAME);
     rogue_close(&rogue);

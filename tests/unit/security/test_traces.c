@@ -9,7 +9,6 @@
 #include "dumped.h"
 #include "ends.h"
 #include "folder.h"
-#include "security/key_line.h"
 #include "security/node_key.h"
 #include "security/secret.h"
 #include "security/vault.h"
