@@ -168,37 +168,28 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
                          list);
 }
 
-/* Who had its time and did not come. */
-static void note_unjoined(const struct mesh *mesh, bool late)
-{
-    if (!mesh->setup->unjoined || stop_asked(mesh->setup->stop))
-        return;
-    for (int i = 0; i < mesh->roster->size; i++) {
-        const struct pairing *p = &mesh->sides[i].pairing;
-        mesh->setup->unjoined[i] =
-            i != mesh->roster->rank && !pairing_done(p) && (late || pairing_hopeless(p, mesh->now_ns));
-    }
-}
-
-/* HEARTH_PENDING, or what ends the attempt. */
+/* HEARTH_PENDING, or what ends the attempt. Then `unjoined` is set, unless we were asked to stop. */
 static int mesh_verdict(const struct mesh *mesh, struct error *error)
 {
-    bool late = mesh->now_ns >= mesh->setup->deadline_ns || stop_asked(mesh->setup->stop);
+    bool stopped = stop_asked(mesh->setup->stop);
+    bool late = stopped || mesh->now_ns >= mesh->setup->deadline_ns;
+    int first = RANK_NONE;
 
     if (mesh->broken->status != HEARTH_OK)
         return error->status;
     if (mesh->missing == 0)
         return HEARTH_OK;
-    for (int i = 0; i < mesh->roster->size; i++) {
+    for (int i = mesh->roster->size - 1; i >= 0; i--) {
         const struct pairing *p = &mesh->sides[i].pairing;
-        if (i == mesh->roster->rank || pairing_done(p))
-            continue;
-        if (!late && !pairing_hopeless(p, mesh->now_ns))
-            continue;
-        note_unjoined(mesh, late);
-        return missing_error(mesh, i, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
+        bool lost =
+            i != mesh->roster->rank && !pairing_done(p) && (late || pairing_hopeless(p, mesh->now_ns));
+        first = lost ? i : first;
+        if (mesh->setup->unjoined && !stopped)
+            mesh->setup->unjoined[i] = lost;
     }
-    return HEARTH_PENDING;
+    if (first < 0)
+        return HEARTH_PENDING;
+    return missing_error(mesh, first, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
 }
 
 static void mesh_sleep(struct mesh *mesh)
@@ -211,9 +202,7 @@ static void mesh_sleep(struct mesh *mesh)
     for (int i = 0; i < LINES_MAX; i++) {
         const struct line *line = &mesh->lines[i];
         if (line->state != LINE_FREE)
-            mesh->waits[count++] = (struct sock_wait){.fd = secure_stream_fd(line->stream),
-                                                      .want_recv = true,
-                                                      .want_send = secure_stream_wants_send(line->stream)};
+            mesh->waits[count++] = secure_stream_wait(line->stream);
     }
     count += dial_waits(&mesh->driver, mesh->waits + count, DIAL_ATTEMPTS_MAX, &until_ns);
     for (int i = 0; i < mesh->roster->size; i++) {

@@ -355,6 +355,14 @@ bool rendezvous_conn_gone(const struct rendezvous *r, int conn)
 
 /* ---- registering ---- */
 
+int mixed_error(bool others_encrypt, const char *one, struct error *error)
+{
+    return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
+                         "rendezvous: the others %s, %s %s: start all members with plain, or (better) none",
+                         others_encrypt ? "encrypt" : "are plain", one,
+                         others_encrypt ? "is plain" : "encrypts");
+}
+
 /* Whether a member that registers is the one that its handshake has proven (`peer`, NULL: there was none)
  * and of our cluster. HEARTH_OK, or a refusal of this connection with what to do. */
 static int register_trust(const struct rendezvous_setup *s, const struct identity *peer,
@@ -363,13 +371,14 @@ static int register_trust(const struct rendezvous_setup *s, const struct identit
     unsigned process = in->member.process;
     const char *host = in->member.name;
     bool plain = bytes_zero(in->member.id.node.bytes, NODE_ID_LEN);
+    char name[PEER_NAME_MAX + 32];
 
-    if (plain != !s->space)
-        return error_because(
-            error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
-            "rendezvous: process %u on %s %s, the others %s: start all members with plain, or "
-            "(better) none",
-            process, host, plain ? "is plain" : "encrypts", plain ? "encrypt" : "are plain");
+    if (plain != !s->space) {
+        snprintf(name, sizeof name, "process %u on %s", process, host);
+        int status = mixed_error(plain, name, error);
+        error->rank = in->rank;
+        return status;
+    }
     if (s->credentials && !(peer && identity_equal(peer, &in->member.id)))
         return error_set(error, HEARTH_PROTOCOL, in->rank,
                          "rendezvous: process %u on %s: it speaks for another member than the one that its "

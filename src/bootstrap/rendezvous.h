@@ -37,6 +37,9 @@ struct rendezvous_setup {
     const struct credentials *credentials; /* TCP: members must prove who they are */
 };
 
+/* HEARTH_MISMATCH: the others encrypt and this one (its name) is plain, or the other way round. */
+int mixed_error(bool others_encrypt, const char *one, struct error *error);
+
 /* How a connection came. */
 struct rendezvous_origin {
     struct sock_addr from;       /* for the log */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bootstrap/rendezvous.h"
 #include "security/vault.h"
 #include "wire/frame.h"
 #include "wire/meeting.h"
@@ -129,11 +130,7 @@ static int secret_check(const struct rendezvous_client *a, const struct meeting_
     const struct credentials *own = a->setup->credentials;
 
     if (w->has_secret != a->wants_secret)
-        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
-                             "rendezvous: the others %s, this process %s: start all members with plain, or "
-                             "(better) none",
-                             w->has_secret ? "encrypt" : "are plain",
-                             w->has_secret ? "is plain" : "encrypts");
+        return mixed_error(w->has_secret, "this process", error);
     if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
         return error_because(
             error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_MISMATCH, RANK_NONE,

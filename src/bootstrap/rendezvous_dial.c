@@ -188,9 +188,8 @@ size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *
 
     if (!c->stream)
         return count;
-    bool says = secure_stream_wants_send(c->stream) || rendezvous_client_output(c->client).iov_len > 0;
-    items[count++] =
-        (struct sock_wait){.fd = secure_stream_fd(c->stream), .want_recv = true, .want_send = says};
+    items[count] = secure_stream_wait(c->stream);
+    items[count++].want_send |= rendezvous_client_output(c->client).iov_len > 0;
     if (!c->client->welcomed && c->until_ns < *deadline_ns)
         *deadline_ns = c->until_ns;
     return count;

@@ -25,10 +25,7 @@ static size_t mixed_answer(bool encrypts, uint8_t *target, size_t size)
 {
     struct error error;
 
-    error_because(
-        &error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
-        "rendezvous: the others %s, this process %s: start all members with plain, or (better) none",
-        encrypts ? "encrypt" : "are plain", encrypts ? "is plain" : "encrypts");
+    mixed_error(encrypts, "this process", &error);
     size_t len = error_encode(&error, target + MESSAGE_HEADER_LEN, size - MESSAGE_HEADER_LEN);
     message_seal(MEETING_REFUSE, target + MESSAGE_HEADER_LEN, len, NULL, 0, target);
     return MESSAGE_HEADER_LEN + len;
@@ -122,15 +119,9 @@ size_t server_waits(const struct server *server, struct sock_wait *items, uint64
 
     *deadline_ns = next_ns < *deadline_ns ? next_ns : *deadline_ns;
     for (int i = 0; i < server->limit; i++) {
-        const struct secure_stream *stream = server->streams[i];
-        items[i] = (struct sock_wait){.fd = -1};
-        if (stream)
-            items[i] = (struct sock_wait){
-                .fd = secure_stream_fd(stream),
-                .want_recv = true,
-                .want_send =
-                    secure_stream_wants_send(stream) || rendezvous_output(server->meeting, i, &bytes) > 0,
-            };
+        items[i] = server->streams[i] ? secure_stream_wait(server->streams[i]) : (struct sock_wait){.fd = -1};
+        if (server->streams[i])
+            items[i].want_send |= rendezvous_output(server->meeting, i, &bytes) > 0;
     }
     return count + half_open_waits(server->half_open, items + count, HALF_OPEN_WAITS_MAX, deadline_ns);
 }

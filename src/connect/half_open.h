@@ -57,32 +57,28 @@ struct half_open_setup {
 };
 int MUST_CHECK half_open_open(const struct half_open_setup *setup, struct half_open **out,
                               struct error *error);
-void half_open_close(struct half_open *half_open);                  /* NULL is allowed */
-int half_open_fd(const struct half_open *half_open);                /* the TCP listener, -1: none */
-struct sock_addr half_open_addr(const struct half_open *half_open); /* as it was bound */
+void half_open_close(struct half_open *h);                  /* NULL is allowed */
+int half_open_fd(const struct half_open *h);                /* the TCP listener, -1: none */
+struct sock_addr half_open_addr(const struct half_open *h); /* as it was bound */
 /* Listens there too; a unix socket is closed by half_open_close_local, or with the rest. */
-int MUST_CHECK half_open_listen(struct half_open *half_open, const struct sock_addr *addr,
-                                struct error *error);
-void half_open_close_local(struct half_open *half_open);
+int MUST_CHECK half_open_listen(struct half_open *h, const struct sock_addr *addr, struct error *error);
+void half_open_close_local(struct half_open *h);
 /* One more listening descriptor, HALF_OPEN_LISTENERS in all; taken, unless it is lent. */
-void half_open_add(struct half_open *half_open, int fd, bool lent);
+void half_open_add(struct half_open *h, int fd, bool lent);
 
 /* Of handshakes from now on; NULL: plain. Lent. */
-void half_open_trust(struct half_open *half_open, const struct credentials *credentials);
+void half_open_trust(struct half_open *h, const struct credentials *credentials);
 /* Closes all, and later ones as they come: no handshake is made any more. */
-void half_open_settle(struct half_open *half_open, const char *why);
-void half_open_unlisten(
-    struct half_open *half_open); /* the same, and closes the listeners that are not lent */
+void half_open_settle(struct half_open *h, const char *why);
+void half_open_unlisten(struct half_open *h); /* the same, and closes the listeners that are not lent */
 
-void half_open_pump(struct half_open *half_open, uint64_t now_ns);
+void half_open_pump(struct half_open *h, uint64_t now_ns);
 /* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
  * half_open_pump must be called in any case. */
-size_t half_open_waits(const struct half_open *half_open, struct sock_wait *items, size_t max,
-                       uint64_t *deadline_ns);
+size_t half_open_waits(const struct half_open *h, struct sock_wait *items, size_t max, uint64_t *deadline_ns);
 /* A connection that is through, the caller's from then on, with its first words; false: none. `words` has
  * words_max bytes. To be called until then after each half_open_pump. */
-bool half_open_take(struct half_open *half_open, struct half_open_incoming *incoming, uint8_t *words,
-                    size_t *len);
+bool half_open_take(struct half_open *h, struct half_open_incoming *incoming, uint8_t *words, size_t *len);
 
-int half_open_strangers(const struct half_open *half_open); /* places taken */
-struct admission_log *half_open_admissions(struct half_open *half_open);
+int half_open_strangers(const struct half_open *h); /* places taken */
+struct admission_log *half_open_admissions(struct half_open *h);

@@ -22,9 +22,9 @@ struct secure_stream {
     size_t left_len, left_sent;
 };
 
-int secure_stream_open(const struct channel_setup *setup, int fd, struct secure_stream **out)
+int secure_stream_open(const struct session_setup *setup, int fd, struct secure_stream **out)
 {
-    struct channel_setup channel = *setup;
+    struct session_setup channel = *setup;
     struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof *t);
     struct error error;
 
@@ -240,6 +240,11 @@ const struct identity *secure_stream_peer(const struct secure_stream *t)
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
+
+struct sock_wait secure_stream_wait(const struct secure_stream *t)
+{
+    return (struct sock_wait){.fd = t->fd, .want_recv = true, .want_send = secure_stream_wants_send(t)};
+}
 
 int secure_stream_fd(const struct secure_stream *t)
 {

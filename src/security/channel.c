@@ -36,10 +36,8 @@ struct channel_buffer {
 };
 
 struct channel {
-    struct heap *heap;
-    const struct credentials *credentials;
-    gnutls_session_t session;
     struct session_setup setup;
+    gnutls_session_t session;
     struct record_secrets secrets; /* for records_open */
     enum channel_stage stage;
     bool overflow;      /* more was to be sent than there is room for */
@@ -126,7 +124,7 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *source, size_t len)
 
 /* ---- opening and closing ---- */
 
-int channel_open(const struct channel_setup *setup, struct channel **out, struct error *error)
+int channel_open(const struct session_setup *setup, struct channel **out, struct error *error)
 {
     struct channel *c = heap_alloc(setup->heap, 1, sizeof *c);
     int status;
@@ -136,17 +134,9 @@ int channel_open(const struct channel_setup *setup, struct channel **out, struct
         channel_close(c);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a connection's handshake");
     }
-    c->heap = setup->heap;
-    c->credentials = setup->credentials;
-    c->setup = (struct session_setup){
-        .role = setup->role,
-        .to = setup->to,
-        .at = setup->at,
-        .admit = setup->admit,
-        .admit_arg = setup->admit_arg,
-        .refusal = &c->failure,
-    };
-    status = credentials_session(c->credentials, &c->setup, &c->session, error);
+    c->setup = *setup;
+    c->setup.refusal = &c->failure;
+    status = credentials_session(&c->setup, &c->session, error);
     if (status == HEARTH_OK) {
         records_watch(c->session, &c->secrets);
         gnutls_transport_set_ptr(c->session, c);
@@ -278,7 +268,7 @@ static int refuse(struct channel *c, enum proof_reason reason)
 /* Before any key of the secret is used for this peer. */
 static int judge(struct channel *c)
 {
-    const struct trust_list *trust = credentials_trust(c->credentials);
+    const struct trust_list *trust = credentials_trust(c->setup.credentials);
     enum trust_verdict verdict = trust ? trust_list_judge(trust, &c->peer.node) : TRUST_YES;
     char id[NODE_ID_SHORT], text[NODE_ID_SHORT + 64];
 
@@ -293,7 +283,7 @@ static int judge(struct channel *c)
 
 static struct proof proof_of(const struct channel *c, enum channel_role speaker)
 {
-    const struct identity *self = credentials_self(c->credentials);
+    const struct identity *self = credentials_self(c->setup.credentials);
     bool dials = c->setup.role == CHANNEL_DIALS;
 
     return (struct proof){
@@ -308,7 +298,7 @@ static int prove(struct channel *c)
     struct proof proof = proof_of(c, c->setup.role);
     uint8_t message[PROOF_LEN];
 
-    if (proof_make(c->credentials, c->session, &proof, message) || !transmit(c, message, PROOF_LEN))
+    if (proof_make(c->setup.credentials, c->session, &proof, message) || !transmit(c, message, PROOF_LEN))
         return fail(c, HEARTH_SYSTEM, "GnuTLS does not let us prove the secret");
     return HEARTH_OK;
 }
@@ -354,7 +344,7 @@ static int step_proof(struct channel *c)
         return c->failure.status;
     if (len != PROOF_LEN)
         return fail(c, HEARTH_PROTOCOL, "its proof has not %u bytes", PROOF_LEN);
-    status = proof_check(c->credentials, c->session, &proof, message, &c->failure);
+    status = proof_check(c->setup.credentials, c->session, &proof, message, &c->failure);
     if (status == HEARTH_PROTOCOL)
         (void)refuse(c, PROOF_WRONG);
     if (status) {
@@ -387,7 +377,7 @@ static int step_ready(struct channel *c)
     buffer_settle(plain);
     if (plain->len + len_max > PLAIN_MAX)
         return fail(c, HEARTH_LIMIT, "messages come in and are not taken");
-    if (!buffer_grow(c->heap, plain, room_for(plain->len + len_max, PLAIN_MAX)))
+    if (!buffer_grow(c->setup.heap, plain, room_for(plain->len + len_max, PLAIN_MAX)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a message");
     while ((len = gnutls_record_recv(c->session, plain->bytes + plain->len, plain->room - plain->len)) > 0)
         plain->len += (size_t)len;
@@ -421,7 +411,7 @@ static int check_header(struct channel *c)
     if (len > len_max)
         return fail(c, HEARTH_PROTOCOL, "it sends a record of %zu bytes%s", len,
                     ready ? "" : " before it is proven");
-    if (!buffer_grow(c->heap, &c->in, room_for(RECORD_HEADER_LEN + len, RECORD_HEADER_LEN + len_max)))
+    if (!buffer_grow(c->setup.heap, &c->in, room_for(RECORD_HEADER_LEN + len, RECORD_HEADER_LEN + len_max)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a record");
     return ready ? HEARTH_OK : HEARTH_PENDING;
 }
@@ -504,7 +494,7 @@ bool channel_send(struct channel *c, const void *bytes, size_t len)
     if (c->stage != STAGE_READY || len == 0 || len > CHANNEL_MESSAGE_MAX || room > OUT_MAX)
         return false;
     buffer_settle(&c->out);
-    if (!buffer_grow(c->heap, &c->out, room_for(room, OUT_MAX)))
+    if (!buffer_grow(c->setup.heap, &c->out, room_for(room, OUT_MAX)))
         return false;
     if (transmit(c, bytes, len))
         return true;
@@ -529,7 +519,7 @@ int channel_take_records(struct channel *c, struct records **out)
     if (c->stage != STAGE_READY || c->in.len > 0 || c->out.len > c->out.taken ||
         c->plain.len > c->plain.taken)
         return HEARTH_PENDING;
-    records = records_open(c->heap, c->session);
+    records = records_open(c->setup.heap, c->session);
     c->session = NULL;
     channel_close(c);
     if (!records)

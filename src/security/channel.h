@@ -18,16 +18,8 @@
 
 struct channel;
 
-struct channel_setup {
-    struct heap *heap;
-    const struct credentials *credentials; /* lent until channel_close */
-    enum channel_role role;
-    struct knock_target to; /* this and the following as in credentials.h */
-    struct sock_addr at;
-    session_admit_fn *admit;
-    void *admit_arg;
-};
-int MUST_CHECK channel_open(const struct channel_setup *setup, struct channel **out, struct error *error);
+/* Its credentials are lent until channel_close. */
+int MUST_CHECK channel_open(const struct session_setup *setup, struct channel **out, struct error *error);
 void channel_close(struct channel *channel); /* wiped; NULL is allowed */
 
 /* How many bytes may be given next, at least 1 and at most the rest of a record. Whoever reads from a socket

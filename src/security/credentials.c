@@ -196,19 +196,20 @@ static int keep_quiet(gnutls_session_t session, const char *label, const gnutls_
     return 0;
 }
 
-static int knock(const struct credentials *c, const struct session_setup *setup, gnutls_session_t session)
+static int knock(const struct session_setup *setup, gnutls_session_t session)
 {
     uint8_t random[KNOCK_RANDOM_LEN];
     char name[KNOCK_LEN + 1];
 
     if (random_bytes(random, sizeof random) ||
-        knock_make(c->secret, &setup->to, knock_minute(), random, name))
+        knock_make(setup->credentials->secret, &setup->to, knock_minute(), random, name))
         return GNUTLS_E_RANDOM_FAILED;
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, name, KNOCK_LEN);
 }
 
-static int set_up_session(const struct credentials *c, struct session_setup *setup, gnutls_session_t session)
+static int set_up_session(struct session_setup *setup, gnutls_session_t session)
 {
+    const struct credentials *c = setup->credentials;
     static const gnutls_datum_t alpn = {(unsigned char *)ALPN, sizeof(ALPN) - 1};
     int done;
 
@@ -221,14 +222,13 @@ static int set_up_session(const struct credentials *c, struct session_setup *set
     gnutls_session_set_verify_function(session, on_certificate);
     gnutls_db_set_ptr(session, setup);
     if (setup->role == CHANNEL_DIALS)
-        return knock(c, setup, session);
+        return knock(setup, session);
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
     gnutls_handshake_set_post_client_hello_function(session, on_hello);
     return 0;
 }
 
-int credentials_session(const struct credentials *c, struct session_setup *setup,
-                        struct gnutls_session_int **out, struct error *error)
+int credentials_session(struct session_setup *setup, struct gnutls_session_int **out, struct error *error)
 {
     unsigned int flags = GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS | GNUTLS_NO_AUTO_SEND_TICKET |
                          GNUTLS_NO_EXTENSIONS;
@@ -238,11 +238,10 @@ int credentials_session(const struct credentials *c, struct session_setup *setup
     flags |= setup->role == CHANNEL_DIALS ? GNUTLS_CLIENT : GNUTLS_SERVER;
     if (setup->quic)
         flags |= GNUTLS_NO_END_OF_EARLY_DATA; /* QUIC has no such message; there is no early data anyway */
-    setup->credentials = c;
     setup->admitted = false;
     done = gnutls_init(&session, flags);
     if (done == 0)
-        done = set_up_session(c, setup, session);
+        done = set_up_session(setup, session);
     if (done) {
         if (session)
             gnutls_deinit(session);

@@ -43,23 +43,23 @@ struct gnutls_session_int;
  * KNOCK_WEAK. */
 typedef bool session_admit_fn(void *arg, bool weak);
 struct session_setup {
+    struct heap *heap; /* of a channel */
+    const struct credentials *credentials;
     enum channel_role role;
     struct knock_target to;  /* whom we dial; only where role is CHANNEL_DIALS */
     struct sock_addr at;     /* our end; only where role is CHANNEL_LISTENS */
     bool quic;               /* for use under ngtcp2: no record layer of its own */
     session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
     void *admit_arg;
-    struct error *refusal; /* where to say why a peer was turned away; may be NULL */
-
-    const struct credentials *credentials; /* set by credentials_session */
-    bool admitted;                         /* the same: `admit` is asked once per session */
+    struct error *refusal; /* set to why the peer was refused; may be NULL */
+    bool admitted;         /* PRIVATE: `admit` is asked once per session */
 };
 /* A TLS 1.3 session, set up but for its transport: our certificate, the peer's demanded, the only suites and
  * groups we speak, ALPN, no tickets, the knock in the dialler's hello and its check at the listener, small
  * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until the handshake is over: it is
  * the session's database pointer; the user's pointer is free. */
-int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
-                                   struct gnutls_session_int **out, struct error *error);
+int MUST_CHECK credentials_session(struct session_setup *setup, struct gnutls_session_int **out,
+                                   struct error *error);
 /* What a peer's alert means to code and to people ("it has another secret, or ..."); NULL: not known. */
 struct alert_meaning {
     int alert;

@@ -307,7 +307,7 @@ static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **stat
 static struct secure_stream *dial(struct cluster *c, const struct sock_addr *to,
                                   const struct credentials *who)
 {
-    struct channel_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct session_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
     struct secure_stream *stream = NULL;
     struct error error;
     int fd = -1, status = HEARTH_PENDING;

@@ -502,7 +502,7 @@ TEST(the_secret_is_handed_out_to_neighbours)
     stray->setup.self.id.node = (struct node_id){{0}}; /* it is plain */
     rendezvous_client_begin(&stray->client, s.now_ns);
     sim_settle(&s);
-    refused(&s, stray, HEARTH_MISMATCH, "is plain, the others encrypt");
+    refused(&s, stray, HEARTH_MISMATCH, "the others encrypt, process 70 on host0 is plain");
     assert_int_equal(s.notes.warnings, 1);
 
     struct sim_member *far = sim_add_keyed(&s, 2, &somewhere); /* never, whatever made it come here */

@@ -518,8 +518,8 @@ TEST(a_neighbour_who_does_not_belong_is_told)
         else if (i != 0)
             part_arm(1, 2);
         stray(HEARTH_MISMATCH, i < 2 ? HEARTH_REASON_SETTINGS_DIFFER : HEARTH_REASON_SECRET_DIFFERS,
-              i == 0   ? "is plain, the others encrypt"
-              : i == 1 ? "encrypts, the others are plain"
+              i == 0   ? "the others encrypt, process 1001 on host1 is plain"
+              : i == 1 ? "the others are plain, process 1001 on host1 encrypts"
                        : "HEARTH_SECRET_FILE",
               "sent away");
     }

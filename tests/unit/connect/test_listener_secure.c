@@ -86,7 +86,7 @@ static int come_from(const char *text)
 static struct secure_stream *secure_stream_to(int fd, const struct credentials *who,
                                               const struct knock_target *whom)
 {
-    struct channel_setup setup = {
+    struct session_setup setup = {
         .heap = &incoming_heap, .credentials = who, .role = CHANNEL_DIALS, .to = *whom};
     struct secure_stream *stream = NULL;
 

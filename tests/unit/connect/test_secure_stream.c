@@ -26,7 +26,7 @@ static struct pipe p;
 
 static struct secure_stream *open_end(enum channel_role role, const struct credentials *credentials, int fd)
 {
-    struct channel_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
+    struct session_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
     struct secure_stream *stream = NULL;
 
     assert_int_equal(secure_stream_open(&setup, fd, &stream), HEARTH_OK);
@@ -443,7 +443,7 @@ static void garbage_is_refused(void **state)
 
 static void memory_that_ends_closes_the_socket(void **state)
 {
-    struct channel_setup setup = {.heap = &heap, .credentials = secure ? ann : NULL, .role = CHANNEL_DIALS};
+    struct session_setup setup = {.heap = &heap, .credentials = secure ? ann : NULL, .role = CHANNEL_DIALS};
     int status = HEARTH_NO_MEMORY, fds[2];
 
     (void)state;

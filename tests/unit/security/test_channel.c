@@ -286,7 +286,7 @@ static bool admit(void *arg, bool weak)
 
 static void open_with(struct doorman *doorman)
 {
-    struct channel_setup setup = {.heap = &ends_heap,
+    struct session_setup setup = {.heap = &ends_heap,
                                   .credentials = bob,
                                   .role = CHANNEL_LISTENS,
                                   .admit = admit,
@@ -319,7 +319,7 @@ static void test_knocks_for_whom(void **state)
         {.kind = KNOCK_NODE, .node = credentials_self(ann)->node},
         {.kind = KNOCK_ADDRESS},
     };
-    struct channel_setup listens = {.heap = &ends_heap,
+    struct session_setup listens = {.heap = &ends_heap,
                                     .credentials = bob,
                                     .role = CHANNEL_LISTENS,
                                     .admit = admit,
@@ -330,7 +330,7 @@ static void test_knocks_for_whom(void **state)
     targets[1].addr = targets[3].addr = listens.at;
     sock_addr_set_port(&targets[3].addr, 29501);
     for (int i = 0; i < 4; i++) {
-        struct channel_setup dials = {
+        struct session_setup dials = {
             .heap = &ends_heap, .credentials = ann, .role = CHANNEL_DIALS, .to = targets[i]};
         dialler = (struct end){.status = HEARTH_PENDING};
         listener = (struct end){.status = HEARTH_PENDING};
@@ -385,7 +385,7 @@ static void test_no_memory(void **state)
 
     (void)state;
     for (; after < STEPS_MAX && !met; after++) {
-        struct channel_setup setup = {.heap = &ends_heap, .credentials = bob, .role = CHANNEL_LISTENS};
+        struct session_setup setup = {.heap = &ends_heap, .credentials = bob, .role = CHANNEL_LISTENS};
 
         end_open(&dialler, ann, CHANNEL_DIALS);
         listener = (struct end){.status = HEARTH_PENDING};

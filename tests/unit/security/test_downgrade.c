@@ -132,7 +132,7 @@ static bool count_guest(void *arg, bool weak)
 TEST_WITH(test_retry, set_up, tear_down)
 {
     int guests = 0;
-    struct channel_setup setup = {.heap = &ends_heap,
+    struct session_setup setup = {.heap = &ends_heap,
                                   .credentials = bob,
                                   .role = CHANNEL_LISTENS,
                                   .admit = count_guest,

@@ -38,10 +38,11 @@ static gnutls_session_t session_of(const struct credentials *credentials, struct
     gnutls_session_t session = NULL;
     struct error error;
 
+    setup->credentials = credentials;
     setup->quic = true;
     setup->refusal = &refusal;
     error_clear(&refusal);
-    if (credentials_session(credentials, setup, &session, &error))
+    if (credentials_session(setup, &session, &error))
         fail_msg("%s", error.text);
     gnutls_session_set_ptr(session, (void *)(uintptr_t)1); /* somebody else's */
     return session;
