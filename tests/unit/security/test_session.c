@@ -2,32 +2,10 @@
 /* Sessions without a channel, as QUIC has them, and members that do what TLS allows and members never do. */
 #include "security/records.h"
 
-#include "rogue.h"
+#include "members.h"
 #include "support/suite.h"
 
-static struct credentials *ann, *bob;
-static struct end listener;
 static struct rogue rogue, other;
-static char knock[128];
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
-    rogue_knock(1, knock);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    end_close(&listener);
-    credentials_close(ann);
-    credentials_close(bob);
-    return ends_heap.blocks == 0 ? 0 : -1;
-}
 
 /* ---- sessions for QUIC, here over memory: what is ours in them works without the other pointer ---- */
 
@@ -48,7 +26,7 @@ static gnutls_session_t session_of(const struct credentials *credentials, struct
     return session;
 }
 
-TEST_WITH(test_quic_proofs, set_up, tear_down)
+TEST_WITH(test_quic_proofs, members_set_up, members_tear_down)
 {
     struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
     struct proof said = {.role = CHANNEL_DIALS}, heard = {.role = CHANNEL_DIALS};
@@ -73,7 +51,7 @@ TEST_WITH(test_quic_proofs, set_up, tear_down)
     rogue_close(&other);
 }
 
-TEST_WITH(test_quic_stranger, set_up, tear_down)
+TEST_WITH(test_quic_stranger, members_set_up, members_tear_down)
 {
     struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
     struct credentials *eve = ends_node(&(struct node_wish){.secret = 2, .instance = 0xe});
@@ -91,7 +69,7 @@ TEST_WITH(test_quic_stranger, set_up, tear_down)
     credentials_close(eve);
 }
 
-TEST_WITH(test_quic_certificates, set_up, tear_down)
+TEST_WITH(test_quic_certificates, members_set_up, members_tear_down)
 {
     struct session_setup listens = {.role = CHANNEL_LISTENS};
 
@@ -105,7 +83,7 @@ TEST_WITH(test_quic_certificates, set_up, tear_down)
 }
 
 /* Key and secret are taken even when there is no memory for more: nothing leaks, nothing is closed twice. */
-TEST_WITH(test_no_memory_for_credentials, set_up, tear_down)
+TEST_WITH(test_no_memory_for_credentials, members_set_up, members_tear_down)
 {
     struct credentials_setup setup = {.heap = &ends_heap, .instance = 1};
     struct credentials *credentials = NULL;
@@ -124,7 +102,7 @@ TEST_WITH(test_no_memory_for_credentials, set_up, tear_down)
 
 static const struct rogue_wish knocks = {.knock = knock};
 
-TEST_WITH(test_goodbye, set_up, tear_down)
+TEST_WITH(test_goodbye, members_set_up, members_tear_down)
 {
     uint8_t came[16];
 
@@ -137,7 +115,7 @@ TEST_WITH(test_goodbye, set_up, tear_down)
     rogue_close(&rogue);
 }
 
-TEST_WITH(test_goodbye_before_the_proof, set_up, tear_down)
+TEST_WITH(test_goodbye_before_the_proof, members_set_up, members_tear_down)
 {
     end_open(&listener, bob, CHANNEL_LISTENS);
     rogue_open(&rogue, &knocks);
@@ -148,7 +126,7 @@ TEST_WITH(test_goodbye_before_the_proof, set_up, tear_down)
     rogue_close(&rogue);
 }
 
-TEST_WITH(test_new_keys, set_up, tear_down)
+TEST_WITH(test_new_keys, members_set_up, members_tear_down)
 {
     struct records *records = NULL;
     uint8_t came[16];
@@ -168,7 +146,7 @@ TEST_WITH(test_new_keys, set_up, tear_down)
     rogue_close(&rogue);
 }
 
-TEST_WITH(test_small_records, set_up, tear_down)
+TEST_WITH(test_small_records, members_set_up, members_tear_down)
 {
     static uint8_t message[CHANNEL_MESSAGE_MAX], came[CHANNEL_MESSAGE_MAX];
     struct rogue_wish wish = {.knock = knock, .limit = 512};
