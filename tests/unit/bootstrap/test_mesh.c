@@ -226,6 +226,14 @@ static void assert_joined(struct cluster *c, enum mesh_kind kind, int channels)
     }
 }
 
+/* All of them, and are closed again. */
+static void assert_joins(struct cluster *c, enum mesh_kind kind, int channels)
+{
+    fixture_run(c, 0);
+    assert_joined(c, kind, channels);
+    fixture_close(c, 0);
+}
+
 TEST_BOTH(members_join_over_tcp, choose, NULL)
 {
     static struct cluster c;
@@ -234,9 +242,7 @@ TEST_BOTH(members_join_over_tcp, choose, NULL)
         fixture_open(&c, size, false);
         for (int i = 0; i < size; i++)
             c.nodes[i].setup.channels = 1 + size;
-        fixture_run(&c, 0);
-        assert_joined(&c, MESH_TCP, 1 + size);
-        fixture_close(&c, 0);
+        assert_joins(&c, MESH_TCP, 1 + size);
     }
 }
 
@@ -266,9 +272,7 @@ TEST_BOTH(the_lower_rank_decides_the_channels, choose, NULL)
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     c.nodes[1].setup.channels = 1;
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, MESH_CHANNELS_MAX);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, MESH_CHANNELS_MAX);
 }
 
 /* An address that nobody answers at, before and behind the good one. */
@@ -287,9 +291,7 @@ TEST_BOTH(a_good_address_among_bad_ones_is_found, choose, NULL)
             set_addr(&m->addrs[2], "[::1]:1");
         }
     }
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, 3);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, 3);
 }
 
 TEST_SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address, choose, NULL)
@@ -299,9 +301,7 @@ TEST_SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address, choose, NU
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = c.nodes[1].setup.channels = 4;
     set_addr(&c.nodes[1].members[0].addrs[0], "127.0.0.1:1");
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, 4);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, 4);
 }
 
 /* A secure stream to a member that is joining in its thread, as this person. */
