@@ -37,7 +37,7 @@ struct mdns {
     AvahiServer *server;
     struct mdns_out out;
     struct sighting self; /* port 0: nothing is published */
-    unsigned collisions;  /* somebody claims our name: we take the next */
+    unsigned collisions;  /* another host claims our name: we take the next */
     AvahiTimeout *republish;
     struct net nets[NETS_MAX];
     struct service *services; /* all of them, newest first */

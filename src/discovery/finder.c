@@ -28,7 +28,7 @@ struct finder {
     uint64_t now_ns;        /* of the last pump */
 };
 
-/* Whoever hears of loopback on a network is being misled into dialling himself. */
+/* A loopback address that was announced on a network would make us dial ourselves. */
 static void heard(void *arg, const struct mdns_line *line)
 {
     struct finder *f = arg;

@@ -112,8 +112,9 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     } else if (child_start(&h->child, h->path, &error) == HEARTH_OK) {
         h->running = true;
         h->ready = false;
-        h->skipping = h->closed = false;
-        h->in_len = h->out_len = h->out_done = 0;
+        h->closed = false;
+        h->in = (struct mdns_input){.len = 0};
+        h->out_len = h->out_done = 0;
         h->malformed = 0;
         h->last_warning[0] = '\0';
         h->started_ns = h->window_ns = h->out_ns = now_ns;
@@ -175,34 +176,17 @@ static void hear(struct helper *h, const char *text, size_t len)
     }
 }
 
-static void take_lines(struct helper *h)
-{
-    char *start = h->in, *end = h->in + h->in_len, *stop;
-
-    while ((stop = memchr(start, '\n', (size_t)(end - start)))) {
-        if (!h->skipping)
-            hear(h, start, (size_t)(stop - start));
-        h->skipping = false;
-        start = stop + 1;
-    }
-    h->in_len = (size_t)(end - start);
-    memmove(h->in, start, h->in_len);
-    if (h->in_len >= MDNS_LINE_MAX || h->skipping) {
-        if (!h->skipping)
-            malformed(h, "the line is too long");
-        h->skipping = true;
-        h->in_len = 0;
-    }
-}
-
 static void receive(struct helper *h, uint64_t now_ns)
 {
+    const char *line;
+    size_t len;
+
     if (now_ns - h->window_ns >= WINDOW_NS) {
         h->window_ns = now_ns;
         h->window_bytes = 0;
     }
     while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX && !h->closed) {
-        struct iovec piece = {h->in + h->in_len, sizeof h->in - h->in_len};
+        struct iovec piece = {h->in.bytes + h->in.len, sizeof h->in.bytes - h->in.len};
         ssize_t got = sock_recv(h->child.fd, &piece, 1);
         if (got == 0)
             return;
@@ -212,8 +196,9 @@ static void receive(struct helper *h, uint64_t now_ns)
             return;
         }
         h->window_bytes += (size_t)got;
-        h->in_len += (size_t)got;
-        take_lines(h);
+        h->in.len += (size_t)got;
+        while (mdns_input_next(&h->in, &line, &len))
+            hear(h, line, len);
     }
 }
 

@@ -27,9 +27,7 @@ struct helper {
     uint64_t started_ns, next_ns, pause_ns;
     bool closed; /* its output has ended, and so will it */
     uint64_t closed_ns, glance_ns;
-    char in[2 * MDNS_LINE_MAX];
-    size_t in_len;
-    bool skipping; /* the rest of a line that is too long */
+    struct mdns_input in;
     char out[HELPER_OUT_MAX];
     size_t out_len, out_done;
     uint64_t out_ns; /* when it last took something */

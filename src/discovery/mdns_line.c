@@ -234,6 +234,29 @@ static int line_begin(struct words *w, char verb[static WORD_MAX], const char **
     return word_next(w, verb, &len) ? HEARTH_OK : bad(what, "no word");
 }
 
+bool mdns_input_next(struct mdns_input *in, const char **line, size_t *len)
+{
+    for (;;) {
+        size_t left = in->len - in->taken;
+        const char *stop = memchr(in->bytes + in->taken, '\n', left);
+        bool skip = in->skipping;
+        *line = in->bytes + in->taken;
+        *len = stop ? (size_t)(stop - *line) : left;
+        if (!stop && !skip && left < MDNS_LINE_MAX)
+            break;
+        in->taken += *len + !!stop;
+        in->skipping = !stop;
+        if (!skip)
+            return true;
+        if (!stop)
+            break;
+    }
+    in->len -= in->taken;
+    memmove(in->bytes, in->bytes + in->taken, in->len);
+    in->taken = 0;
+    return false;
+}
+
 /* ---- from the helper ---- */
 
 int mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const char **what)

@@ -51,6 +51,16 @@ struct mdns_line {
     struct sighting sighting; /* FOUND: all; LOST: the key */
     char text[256];           /* WARN; READY: the helper's version */
 };
+/* What was read at either end, to be cut into lines. */
+struct mdns_input {
+    char bytes[2 * MDNS_LINE_MAX];
+    size_t len, taken;
+    bool skipping; /* the rest of a line that is too long */
+};
+/* The next line, without its newline; false: none, and `bytes` has room behind `len`. Of one that is too long
+ * so much that mdns_line_parse refuses it. */
+bool mdns_input_next(struct mdns_input *in, const char **line, size_t *len);
+
 /* One line without its newline. HEARTH_PROTOCOL with what is wrong. */
 int MUST_CHECK mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const char **what);
 
