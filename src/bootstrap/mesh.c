@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dials, greets and hears until every pair has its channels. What is to be dialled and which socket is kept,
- * pairing.c says; who comes to us, connect/listener.c hears; the sockets between are in mesh_line.c. */
+/* Dials and greets until every pair has its channels. pairing.c decides what is dialled and which socket is
+ * kept, connect/listener.c takes incoming connections, mesh_line.c has the sockets in between. */
 #include "bootstrap/mesh.h"
 
 #include <assert.h>

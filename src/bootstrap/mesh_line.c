@@ -117,7 +117,7 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
     return secure_stream_send(line->stream, bytes, sizeof bytes);
 }
 
-/* One line per peer, for people. */
+/* One line per peer. */
 static void joined_log(const struct mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
@@ -130,7 +130,7 @@ static void joined_log(const struct mesh *mesh, int rank)
               peer->count, peer->count == 1 ? "" : "s", (double)peer->round_trip_ns / 1e6);
 }
 
-/* The line cannot be released: nobody of the cluster can go on. */
+/* The line cannot be released: the cluster cannot be made. */
 static void line_broken(struct mesh *mesh, const struct line *line, int status)
 {
     bool stopped = status == HEARTH_PENDING && stop_asked(mesh->setup->stop);

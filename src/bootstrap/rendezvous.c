@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting: who is there, what they must agree on, and what each of them is told.
+/* The meeting: its members, what they must agree on, and the messages to each of them.
  *
  * The members' part of a roster is the same for all, so it is kept once; a connection's output is a few
- * bytes of its own around it. A new roster is made only when nobody is still being sent the last one. */
+ * bytes of its own around it. A new roster is made only when the last one is sent to all. */
 #include "bootstrap/rendezvous.h"
 
 #include <assert.h>
@@ -173,7 +173,7 @@ static void incoming_refuse(struct rendezvous *r, struct registrant *g, const st
     incoming_leave(r, g, now_ns);
 }
 
-/* Ends the meeting for all who have registered. */
+/* Ends the meeting for all members. */
 static void meeting_fail(struct rendezvous *r, const struct error *error, uint64_t now_ns)
 {
     r->phase = OVER;
@@ -582,7 +582,7 @@ void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns
 
 /* ---- time ---- */
 
-/* Of the whole meeting: its own, or that of the least patient member, who would leave then anyway. */
+/* Of the whole meeting: its own, or that of the least patient member, which would leave then anyway. */
 static uint64_t meeting_deadline(const struct rendezvous *r)
 {
     uint64_t deadline = r->setup.deadline_ns;
@@ -593,7 +593,7 @@ static uint64_t meeting_deadline(const struct rendezvous *r)
     return deadline;
 }
 
-/* Who did not come: by rank where all that came had one, else by number. */
+/* The missing members: by rank where all that came had one, else by number. */
 static void missing_error(struct rendezvous *r, struct error *error)
 {
     char text[ERROR_TEXT_MAX / 2];

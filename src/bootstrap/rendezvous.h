@@ -34,7 +34,7 @@ struct rendezvous_setup {
     /* Lent while it is open. All NULL: plain. */
     const uint8_t *space;                  /* [NAMESPACE_LEN] of the cluster's secret */
     const uint8_t *secret;                 /* [SECRET_LEN] unix sockets: what members are told */
-    const struct credentials *credentials; /* TCP: members must prove who they are */
+    const struct credentials *credentials; /* TCP: members must prove their identity */
 };
 
 /* HEARTH_MISMATCH: the others encrypt and this one (its name) is plain, or the other way round. */
@@ -69,5 +69,5 @@ uint64_t rendezvous_deadline(const struct rendezvous *r); /* of the next tick */
 
 /* Whether GO or REFUSE was given out; `error` (may be NULL) has the reason of a refusal. */
 bool rendezvous_over(const struct rendezvous *r, struct error *error);
-/* Whether everybody who was given it has closed, as members do when they have read it. */
+/* Whether all that were told have closed, as members do when they have read it. */
 bool rendezvous_quiet(const struct rendezvous *r);

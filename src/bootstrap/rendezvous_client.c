@@ -62,7 +62,7 @@ static bool out_object(struct rendezvous_client *a)
                              error_encode(&a->objection, payload, sizeof payload));
 }
 
-/* A little less than we really wait, so that the rendezvous can still say who is missing. */
+/* A little less than we really wait, so that the rendezvous can still name the missing members. */
 static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
 {
     uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;

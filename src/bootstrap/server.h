@@ -14,7 +14,7 @@ struct server {
     uint8_t mixed_answer[MESSAGE_HEADER_LEN + ERROR_TEXT_MAX + 8];
 };
 
-/* Takes the listeners, also when it fails; lent: they are the caller's, who goes on with them after GO. */
+/* Takes the listeners, also when it fails; lent: the caller goes on with them after GO. */
 int MUST_CHECK server_open(struct server *server, const struct rendezvous_setup *setup, const int *listeners,
                            int count, bool lent, struct error *error);
 /* The member that serves takes part through a connection without a socket. */

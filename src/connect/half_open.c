@@ -118,7 +118,7 @@ static void stranger_free(struct stranger *s)
     s->fd = -1;
 }
 
-/* For reasons that are nobody's concern: it left, it was slow. */
+/* For reasons that need no warning: it left, it was slow. */
 static void stranger_close(struct half_open *h, struct stranger *s, const char *why)
 {
     char text[SOCK_TEXT_MAX];
@@ -307,7 +307,7 @@ static void stranger_listen(struct half_open *h, struct stranger *s)
         } else if (secure_stream_mixed(s->incoming.stream)) {
             stranger_refuse(h, s, secure_stream_mixed_text(s->incoming.stream));
         } else {
-            stranger_close(h, s, "it left");
+            stranger_close(h, s, "it closed the connection");
         }
     }
 }
@@ -355,7 +355,7 @@ static void accept_one(struct half_open *h, int place, int fd, const struct half
         return;
     }
     if (s->fd >= 0)
-        stranger_close(h, s, "too many wait, and most of them come from there");
+        stranger_close(h, s, "too many connections, most of them from this address");
     *s = (struct stranger){
         .half_open = h,
         .fd = fd,
@@ -416,7 +416,7 @@ static void strangers_pump(struct half_open *h, uint64_t now_ns)
         if (items[i].ready)
             stranger_hear(h, s);
         if (s->fd >= 0 && !s->through && now_ns >= s->deadline_ns)
-            stranger_close(h, s, "it did not say in time who it is");
+            stranger_close(h, s, "no handshake and first message in time");
     }
 }
 

@@ -29,7 +29,7 @@ struct half_open_incoming {
 enum half_open_verdict {
     HALF_OPEN_MORE,    /* more bytes are wanted */
     HALF_OPEN_THROUGH, /* a connection, for half_open_take */
-    HALF_OPEN_AWAY,    /* for a reason that is nobody's concern */
+    HALF_OPEN_AWAY,    /* for a reason that needs no warning */
     HALF_OPEN_TAKEN    /* the owner has answered and closed the secure stream */
 };
 /* After the handshake, whenever bytes have come: all that it sent so far. `wants` has how many bytes are read

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Half-open connections that have said a greeting that knows us. What a stranger says is answered only if it
- * is one. */
+/* Judges the first words of half-open connections: only a greeting that means us is answered. */
 #include "connect/listener.h"
 
 #include <assert.h>
@@ -20,7 +19,7 @@ static enum half_open_verdict judge_greeting(struct listener *listener,
     if (greeting_decode(&g, bytes, why))
         return HALF_OPEN_AWAY;
     if (g.kind != GREETING_GREET)
-        *why = "it answers what nobody asked";
+        *why = "its greeting is an answer to no question";
     else if (self->cluster == 0 || g.cluster != self->cluster)
         *why = "it belongs to another cluster";
     else if (g.to != (uint32_t)self->rank || g.to_instance != self->instance)

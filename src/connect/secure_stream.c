@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves bytes between a socket and whoever reads messages from it; in between, a channel, or nothing. */
+/* Moves bytes between a socket and its owner, through a channel unless it is plain. */
 #include "connect/secure_stream.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include "security/records.h"
 #include "security/vault.h"
 
-#define TLS_HANDSHAKE 0x16 /* the first byte of whoever begins with TLS */
-#define PLAIN_START   'H'  /* of whoever begins with a message of ours */
+#define TLS_HANDSHAKE 0x16 /* the first byte of TLS */
+#define PLAIN_START   'H'  /* the first byte of a control message */
 #define READ_BYTES    2048 /* at once; a handshake has less */
 
 struct secure_stream {
@@ -29,7 +29,7 @@ int secure_stream_open(const struct session_setup *setup, int fd, struct secure_
     struct error error;
 
     if (setup->role == CHANNEL_LISTENS && sock_local(fd, &channel.at) != HEARTH_OK)
-        channel.at.len = 0; /* then nobody has dialled it */
+        channel.at.len = 0; /* a pair of sockets, in tests */
     if (!t || (setup->credentials && channel_open(&channel, &t->channel, &error) != HEARTH_OK)) {
         heap_free(t);
         sock_close(fd);
@@ -201,7 +201,7 @@ static int lost(const struct secure_stream *t, struct error *error)
         "it closed the connection without an answer to our handshake: is it Hearth, and not plain?");
 }
 
-/* Reads first: the last words of whoever closed are worth more than that it closed. */
+/* Reads first: the last message of a peer says more than that it closed. */
 static int shake(struct secure_stream *t, struct error *error)
 {
     int sending, status;

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <gnutls/gnutls.h>
@@ -181,12 +180,6 @@ static int fail(struct channel *c, int status, const char *format, ...)
     return status;
 }
 
-static int fail_because(struct channel *c, enum hearth_reason reason, int status, const char *text)
-{
-    c->stage = STAGE_OVER;
-    return error_because(&c->failure, reason, status, RANK_NONE, "%s", text);
-}
-
 static const char *tls_text(int code)
 {
     switch (code) {
@@ -208,7 +201,7 @@ static const char *tls_text(int code)
     }
 }
 
-/* GnuTLS gave an error: who is to blame, in words, and an alert for the peer unless it sent one itself. */
+/* GnuTLS gave an error: sets status and text, and sends the peer an alert unless it sent one itself. */
 static int fail_tls(struct channel *c, int code)
 {
     const char *text;
@@ -218,8 +211,11 @@ static int fail_tls(struct channel *c, int code)
         const char *name = gnutls_alert_get_name(alert);
         const struct alert_meaning *known = session_alert((int)alert);
 
-        if (known)
-            return fail_because(c, known->reason, HEARTH_PEER_LOST, known->text);
+        if (known) {
+            (void)fail(c, HEARTH_PEER_LOST, "%s", known->text);
+            c->failure.reason = known->reason;
+            return HEARTH_PEER_LOST;
+        }
         return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", (int)alert,
                     name ? name : "unknown");
     }
@@ -256,13 +252,12 @@ static bool transmit(struct channel *c, const void *bytes, size_t len)
     return true;
 }
 
-static int refuse(struct channel *c, enum proof_reason reason)
+static void refuse(struct channel *c, enum proof_reason reason)
 {
     uint8_t message[PROOF_LEN];
 
     proof_refuse(reason, message);
     (void)transmit(c, message, PROOF_LEN); /* the peer sees us close in any case */
-    return HEARTH_PROTOCOL;
 }
 
 /* Before any key of the secret is used for this peer. */
@@ -270,15 +265,15 @@ static int judge(struct channel *c)
 {
     const struct trust_list *trust = credentials_trust(c->setup.credentials);
     enum trust_verdict verdict = trust ? trust_list_judge(trust, &c->peer.node) : TRUST_YES;
-    char id[NODE_ID_SHORT], text[NODE_ID_SHORT + 64];
+    char id[NODE_ID_SHORT];
 
     if (verdict == TRUST_YES)
         return HEARTH_OK;
     node_id_short(&c->peer.node, id);
-    (void)refuse(c, verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED);
-    snprintf(text, sizeof text, "its key %s %s (hearth trust)", id,
-             verdict == TRUST_REVOKED ? "was revoked" : "is not on the list of allowed ones");
-    return fail_because(c, HEARTH_REASON_KEY_REFUSED, HEARTH_PROTOCOL, text);
+    refuse(c, verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED);
+    c->stage = STAGE_OVER;
+    return error_because(&c->failure, HEARTH_REASON_KEY_REFUSED, HEARTH_PROTOCOL, RANK_NONE, "%s: %s",
+                         trust_verdict_text(verdict), id);
 }
 
 static struct proof proof_of(const struct channel *c, enum channel_role speaker)
@@ -346,7 +341,7 @@ static int step_proof(struct channel *c)
         return fail(c, HEARTH_PROTOCOL, "its proof has not %u bytes", PROOF_LEN);
     status = proof_check(c->setup.credentials, c->session, &proof, message, &c->failure);
     if (status == HEARTH_PROTOCOL)
-        (void)refuse(c, PROOF_WRONG);
+        refuse(c, PROOF_WRONG);
     if (status) {
         c->stage = STAGE_OVER;
         return status;

@@ -29,7 +29,7 @@ struct credentials {
     struct secret *secret;
     struct trust_list *trust;
     struct identity self;
-    struct knocks *knocks; /* of those who came */
+    struct knocks *knocks; /* heard by listeners */
     gnutls_priority_t priority;
     gnutls_certificate_credentials_t certificate;
 };
@@ -155,7 +155,7 @@ static int on_hello(gnutls_session_t session)
     char name[KNOCK_LEN + 1];
     size_t len = sizeof name;
     unsigned int type = 0;
-    struct knock_listener self = {.node = setup->credentials->self.node, .addr = setup->at};
+    struct knock_target self = {.node = setup->credentials->self.node, .addr = setup->at};
     bool named = gnutls_server_name_get(session, name, &len, &type, 0) == 0 && type == GNUTLS_NAME_DNS;
     enum knock_verdict verdict =
         named ? knock_check(setup->credentials->secret, &self, knock_minute(), name, len) : KNOCK_NONE;

@@ -254,7 +254,7 @@ int node_key_load(const char *path, struct node_key **out, struct error *error)
     bool missing = true, there = true;
     int status = HEARTH_OK;
 
-    /* Another process may make the file just before us, and then somebody may take it away again. */
+    /* Another process may make the file just before us, and it may be removed again. */
     for (int i = 0; i < LOAD_TRIES && missing && there; i++) {
         status = read_file(path, out, &missing, error);
         if (missing)

@@ -13,7 +13,7 @@
 void node_id_of(const uint8_t public_key[static PUBLIC_KEY_LEN], struct node_id *id);
 bool node_id_equal(const struct node_id *a, const struct node_id *b);
 void node_id_text(const struct node_id *id, char text[static NODE_ID_TEXT]);
-void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT]); /* for people: 60 bits of it */
+void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT]); /* for users: 60 bits of it */
 /* From the 64 digits of node_id_text. HEARTH_INVALID for anything else, a short form too. */
 int MUST_CHECK node_id_parse(const char *text, struct node_id *id);
 

@@ -61,32 +61,28 @@ static bool name_ok(const char *name, size_t len)
 
 /* ---- derivations, as docs/wire.md has them ---- */
 
-static void derive_namespace(struct secret *secret)
+static void hash_begin(struct secret *secret, const char *label)
 {
-    static const char label[] = "hearth namespace 1";
-
     sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
+    sha3_256_update(&secret->hash, strlen(label), (const uint8_t *)label);
+}
+
+/* With the secret at the end; the digest is cut. */
+static void hash_end(struct secret *secret, uint8_t *target, size_t len)
+{
     sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
     sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
-    memcpy(secret->namespace, secret->digest, NAMESPACE_LEN);
+    memcpy(target, secret->digest, len);
 }
 
 static void derive_check(struct secret *secret)
 {
-    static const char label[] = "hearth token 1";
-
-    sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
-    for (const char *at = secret->name;; at++) {
-        uint8_t c = (uint8_t)ascii_lower(*at);
+    hash_begin(secret, "hearth token 1");
+    for (size_t i = 0; i <= strlen(secret->name); i++) {
+        uint8_t c = (uint8_t)ascii_lower(secret->name[i]);
         sha3_256_update(&secret->hash, 1, &c);
-        if (c == 0)
-            break;
     }
-    sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
-    sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
-    memcpy(secret->code + CHECK_AT, secret->digest, CHECK_LEN);
+    hash_end(secret, secret->code + CHECK_AT, CHECK_LEN);
 }
 
 static gnutls_datum_t datum_of(const void *bytes, size_t len)
@@ -117,7 +113,8 @@ static int complete(struct secret *secret, struct error *error)
 {
     bool derived = derive_keys(secret);
 
-    derive_namespace(secret);
+    hash_begin(secret, "hearth namespace 1");
+    hash_end(secret, secret->namespace, NAMESPACE_LEN);
     derive_check(secret);
     wipe(&secret->hash, sizeof secret->hash);
     wipe(secret->digest, sizeof secret->digest);

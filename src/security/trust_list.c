@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of who may come in: the entries of its file, and how the file is read and changed. */
+/* The entries of the trust file, and how the file is read and changed. */
 #include "security/trust_list.h"
 
 #include <stdio.h>
@@ -388,7 +388,7 @@ static int edit_text(struct trust_list *list, const struct node_id *id, const st
     if (status)
         return status;
     what = trust_lines_parse(text, len, NULL, 0, &count, &line);
-    if (what) /* people may have written more there than we understand: it stays */
+    if (what) /* it may hold more than we understand: it stays */
         return bad_line(list, line, what, error);
     if (len == 0 && entry) {
         len = sizeof(FIRST_LINE) - 1;

@@ -45,7 +45,7 @@ const char *trust_verdict_text(enum trust_verdict verdict); /* "its key was revo
 
 int trust_list_count(const struct trust_list *list);
 const struct trust_entry *trust_list_entry(const struct trust_list *list, int index);
-/* Changes one entry and writes the file, whole or not at all; of several who do it at once all take effect.
+/* Changes one entry and writes the file, whole or not at all; concurrent changes all take effect.
  * `entry` NULL: forgets the id. */
 int MUST_CHECK trust_list_set(struct trust_list *list, const struct node_id *id,
                               const struct trust_entry *entry, struct error *error);

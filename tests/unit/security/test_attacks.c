@@ -111,7 +111,7 @@ static const char *about(const struct credentials *whose, const char *rest)
     char id[NODE_ID_SHORT];
 
     node_id_short(&credentials_self(whose)->node, id);
-    (void)snprintf(text, sizeof text, "its key %s %s", id, rest);
+    (void)snprintf(text, sizeof text, "its key %s: %s", rest, id);
     return text;
 }
 
@@ -156,7 +156,8 @@ TEST_WITH(test_unlisted, members_set_up, members_tear_down)
     end_open(&dialler, bob, CHANNEL_DIALS);
     end_open(&listener, cat, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
-    end_refused(&listener, HEARTH_PROTOCOL, about(bob, "is not on the list of allowed ones (hearth trust)"));
+    end_refused(&listener, HEARTH_PROTOCOL,
+                about(bob, "is not on the list of those that are allowed (hearth trust)"));
     end_refused(&dialler, HEARTH_PEER_LOST, "our key is not on its list (hearth trust)");
     end_close(&listener);
     credentials_close(cat);
