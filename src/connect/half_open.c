@@ -119,12 +119,13 @@ static void stranger_free(struct stranger *s)
 }
 
 /* For reasons that need no warning: it left, it was slow. */
-static void stranger_close(struct half_open *h, struct stranger *s, const char *why)
+static void stranger_close(struct stranger *s, const char *why)
 {
     char text[SOCK_TEXT_MAX];
 
     sock_addr_text(&s->incoming.from, text, sizeof text);
-    log_write(&h->setup.log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text, why);
+    log_write(&s->half_open->setup.log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text,
+              why);
     stranger_free(s);
 }
 
@@ -132,7 +133,7 @@ void half_open_settle(struct half_open *h, const char *why)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
         if (h->strangers[i].fd >= 0)
-            stranger_close(h, &h->strangers[i], why);
+            stranger_close(&h->strangers[i], why);
     h->settled = true;
 }
 
@@ -246,11 +247,11 @@ static bool stranger_admit(void *arg, bool weak)
     return s->admitted;
 }
 
-static bool stranger_open(struct half_open *h, struct stranger *s)
+static bool stranger_open(struct stranger *s)
 {
     struct session_setup setup = {
-        .heap = h->setup.heap,
-        .credentials = h->credentials,
+        .heap = s->half_open->setup.heap,
+        .credentials = s->half_open->credentials,
         .role = CHANNEL_LISTENS,
         .admit = stranger_admit,
         .admit_arg = s,
@@ -262,19 +263,19 @@ static bool stranger_open(struct half_open *h, struct stranger *s)
     return false;
 }
 
-static void stranger_refuse(struct half_open *h, struct stranger *s, const char *why)
+static void stranger_refuse(struct stranger *s, const char *why)
 {
-    const struct iovec *answer = &h->setup.mixed_answer;
+    const struct iovec *answer = &s->half_open->setup.mixed_answer;
 
     if (answer->iov_len > 0 && secure_stream_mixed(s->incoming.stream))
         (void)sock_send(s->fd, answer, 1);
-    admission_log_complain(&h->admissions, &s->incoming.from, why);
+    admission_log_complain(&s->half_open->admissions, &s->incoming.from, why);
     stranger_free(s);
 }
 
-static void stranger_judge(struct half_open *h, struct stranger *s)
+static void stranger_judge(struct stranger *s)
 {
-    const struct half_open_setup *setup = &h->setup;
+    const struct half_open_setup *setup = &s->half_open->setup;
     const char *why = "";
 
     switch (setup->judge(setup->arg, &s->incoming, s->bytes, s->got, &s->wants, &why)) {
@@ -285,7 +286,7 @@ static void stranger_judge(struct half_open *h, struct stranger *s)
         s->through = true;
         break;
     case HALF_OPEN_AWAY:
-        stranger_close(h, s, why);
+        stranger_close(s, why);
         break;
     case HALF_OPEN_TAKEN:
         s->incoming.stream = NULL;
@@ -295,7 +296,7 @@ static void stranger_judge(struct half_open *h, struct stranger *s)
 }
 
 /* Reads what is there, never beyond what the owner wants. */
-static void stranger_listen(struct half_open *h, struct stranger *s)
+static void stranger_listen(struct stranger *s)
 {
     while (s->fd >= 0 && !s->through) {
         ssize_t len = secure_stream_recv(s->incoming.stream, s->bytes + s->got, s->wants - s->got);
@@ -303,28 +304,28 @@ static void stranger_listen(struct half_open *h, struct stranger *s)
             return;
         if (len > 0) {
             s->got += (size_t)len;
-            stranger_judge(h, s);
+            stranger_judge(s);
         } else if (secure_stream_mixed(s->incoming.stream)) {
-            stranger_refuse(h, s, secure_stream_mixed_text(s->incoming.stream));
+            stranger_refuse(s, secure_stream_mixed_text(s->incoming.stream));
         } else {
-            stranger_close(h, s, "it closed the connection");
+            stranger_close(s, "it closed the connection");
         }
     }
 }
 
-static void stranger_hear(struct half_open *h, struct stranger *s)
+static void stranger_hear(struct stranger *s)
 {
     struct error error;
 
-    if (!s->incoming.stream && !stranger_open(h, s))
+    if (!s->incoming.stream && !stranger_open(s))
         return;
     int status = secure_stream_pump(s->incoming.stream, &error);
     if (status == HEARTH_OK)
-        stranger_listen(h, s);
+        stranger_listen(s);
     else if (status == HEARTH_PROTOCOL)
-        stranger_refuse(h, s, error.text);
+        stranger_refuse(s, error.text);
     else if (status != HEARTH_PENDING)
-        stranger_close(h, s, error.text);
+        stranger_close(s, error.text);
 }
 
 enum half_open_verdict half_open_message(const struct message_kinds *kinds, const uint8_t *bytes, size_t len,
@@ -355,7 +356,7 @@ static void accept_one(struct half_open *h, int place, int fd, const struct half
         return;
     }
     if (s->fd >= 0)
-        stranger_close(h, s, "too many connections, most of them from this address");
+        stranger_close(s, "too many connections, most of them from this address");
     *s = (struct stranger){
         .half_open = h,
         .fd = fd,
@@ -370,9 +371,9 @@ static void accept_one(struct half_open *h, int place, int fd, const struct half
     if (!who->local)
         sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
     if (who->local && !sock_same_user(fd))
-        stranger_close(h, s, "it runs as another user");
+        stranger_close(s, "it runs as another user");
     else if (sock_wait(&wait, 1, 0) > 0)
-        stranger_hear(h, s); /* one that speaks at once does not occupy the place for long */
+        stranger_hear(s); /* one that speaks at once does not occupy the place for long */
 }
 
 static void accept_some(struct half_open *h, const struct half_open_listener *listener)
@@ -414,9 +415,9 @@ static void strangers_pump(struct half_open *h, uint64_t now_ns)
         if (s->fd < 0 || s->through)
             continue;
         if (items[i].ready)
-            stranger_hear(h, s);
+            stranger_hear(s);
         if (s->fd >= 0 && !s->through && now_ns >= s->deadline_ns)
-            stranger_close(h, s, "no handshake and first message in time");
+            stranger_close(s, "no handshake and first message in time");
     }
 }
 

@@ -47,21 +47,14 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
     return len < GREETING_LEN ? HALF_OPEN_MORE : judge_greeting(arg, incoming, bytes, why);
 }
 
-int listener_open(const struct listener_setup *setup, struct listener **out, struct error *error)
+int listener_open(const struct half_open_setup *setup, struct listener **out, struct error *error)
 {
     struct listener *listener = heap_alloc(setup->heap, 1, sizeof *listener);
-    struct half_open_setup half_open = {
-        .heap = setup->heap,
-        .log = setup->log,
-        .listen = setup->listen,
-        .port_tries = setup->port_tries,
-        .patience_ns = setup->greeting_ns,
-        .words_first = GREETING_LEN,
-        .words_max = GREETING_LEN,
-        .judge = judge,
-        .arg = listener,
-    };
+    struct half_open_setup half_open = *setup;
 
+    half_open.words_first = half_open.words_max = GREETING_LEN;
+    half_open.judge = judge;
+    half_open.arg = listener;
     if (!listener)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
     int status = half_open_open(&half_open, &listener->half_open, error);

@@ -6,14 +6,6 @@
 #include "connect/half_open.h"
 #include "wire/greeting.h"
 
-struct listener_setup {
-    struct heap *heap;
-    struct log log;
-    struct sock_addr listen; /* TCP; len 0: none */
-    uint16_t port_tries;     /* a taken port moves to the next, so often */
-    uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
-};
-
 /* The member that greetings must name. */
 struct listener_self {
     uint64_t cluster, instance;
@@ -37,7 +29,8 @@ struct listener {
     bool receiving;            /* PRIVATE */
 };
 
-int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
+/* The first words are a greeting: what is said of words and their judge in the setup does not matter. */
+int MUST_CHECK listener_open(const struct half_open_setup *setup, struct listener **out, struct error *error);
 void listener_close(struct listener *listener);
 
 /* From now on connections are kept for listener_take. Before this, none is. */

@@ -86,8 +86,8 @@ static void fixture_open(struct cluster *c, int size, bool share)
     assert_int_equal(random_bytes(&cluster, sizeof cluster), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
-        struct listener_setup listener = {
-            .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .greeting_ns = 5 * NS_PER_S};
+        struct half_open_setup listener = {
+            .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .patience_ns = 5 * NS_PER_S};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &listener.listen), HEARTH_OK);
         assert_int_equal(listener_open(&listener, &n->listener, &n->error), HEARTH_OK);
         members[i] = (struct peer_info){.id.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};

@@ -21,7 +21,7 @@ struct notes notes;
 
 int listening_open(void)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct half_open_setup setup = {.heap = &heap, .patience_ns = GREETING_NS};
     struct error error;
 
     heap_init(&heap, 0);

@@ -26,7 +26,7 @@ static int close_listener(void **state)
 
 TEST_WITH(a_taken_port_moves_to_the_next, open_listener, close_listener)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS, .port_tries = 8};
+    struct half_open_setup setup = {.heap = &heap, .patience_ns = GREETING_NS, .port_tries = 8};
     struct listener *other = NULL;
     struct error error;
 
@@ -46,7 +46,7 @@ TEST_WITH(a_taken_port_moves_to_the_next, open_listener, close_listener)
 
 TEST_WITH(a_listener_without_a_port_is_quiet, open_listener, close_listener)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct half_open_setup setup = {.heap = &heap, .patience_ns = GREETING_NS};
     struct sock_wait items[HALF_OPEN_WAITS_MAX];
     uint64_t deadline_ns = NEVER_NS;
     struct listener *none = NULL;

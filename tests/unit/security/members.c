@@ -2,7 +2,7 @@
 /* Opens and closes them. */
 #include "members.h"
 
-struct credentials *ann, *bob;
+struct credentials *ann, *bob, *third;
 struct end dialler, listener;
 char knock[128];
 
@@ -32,7 +32,10 @@ int members_tear_down(void **state)
     ends_join(&dialler, &listener, ann, bob);
     ends_exchange(&dialler, &listener, 64);
     members_part();
+    rogues_close();
     credentials_close(ann);
     credentials_close(bob);
+    credentials_close(third);
+    third = NULL;
     return ends_heap.blocks == 0 ? removed : -1;
 }

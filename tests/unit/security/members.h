@@ -8,6 +8,7 @@
 #define CLUSTER 1 /* the byte that their secret consists of */
 
 extern struct credentials *ann, *bob;
+extern struct credentials *third; /* another node, of those tests that make one */
 extern struct end dialler, listener;
 extern char knock[128]; /* right for their secret: heard on the network, and repeated by rogues */
 

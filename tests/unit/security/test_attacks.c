@@ -16,21 +16,19 @@ static const char forged[] = "it sends a record that is forged, damaged or repea
 
 TEST_WITH(test_other_secret, members_set_up, members_tear_down)
 {
-    struct credentials *eve = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
+    third = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
     char expected[ERROR_TEXT_MAX], id[NAMESPACE_TEXT];
     int signatures = ends_signatures;
 
-    namespace_text(secret_namespace(credentials_secret(eve)), id);
+    namespace_text(secret_namespace(credentials_secret(third)), id);
     (void)snprintf(expected, sizeof expected, "it has another secret (its namespace is %.8s...)", id);
-    end_open(&dialler, eve, CHANNEL_DIALS);
+    end_open(&dialler, third, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&listener, HEARTH_PROTOCOL, expected);
     end_refused(&dialler, HEARTH_PEER_LOST, other_cluster);
     assert_int_equal(ends_signatures, signatures);
     assert_null(channel_peer(listener.channel));
-    end_close(&dialler);
-    credentials_close(eve);
 }
 
 static void knocks_with(const char *name, const char *text, gnutls_alert_description_t alert)
@@ -46,7 +44,6 @@ static void knocks_with(const char *name, const char *text, gnutls_alert_descrip
     assert_int_equal(gnutls_alert_get(rogue.session), alert);
     assert_int_equal(rogue.in.len, 7); /* one alert, and nothing that would have cost anything */
     assert_int_equal(ends_signatures, signatures);
-    rogue_close(&rogue);
     end_close(&listener);
 }
 
@@ -117,69 +114,53 @@ static const char *about(const struct credentials *whose, const char *rest)
 
 TEST_WITH(test_revoked_dialler, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(ann)->node, true);
+    third = trusting(&credentials_self(ann)->node, true);
     end_open(&dialler, ann, CHANNEL_DIALS);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    end_open(&listener, third, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&listener, HEARTH_PROTOCOL, about(ann, "was revoked (hearth trust)"));
     end_refused(&dialler, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
     assert_true(node_id_equal(&channel_peer(listener.channel)->node, &credentials_self(ann)->node));
     members_part();
-    ends_join(&dialler, &listener, bob, cat); /* others come in as before */
-    end_close(&listener);
-    credentials_close(cat);
+    ends_join(&dialler, &listener, bob, third); /* others come in as before */
 }
 
 TEST_WITH(test_revoked_listener, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(bob)->node, true);
-    end_open(&dialler, cat, CHANNEL_DIALS);
+    third = trusting(&credentials_self(bob)->node, true);
+    end_open(&dialler, third, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&dialler, HEARTH_PROTOCOL, about(bob, "was revoked (hearth trust)"));
     end_refused(&listener, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
-    end_close(&dialler);
-    credentials_close(cat);
 }
 
 TEST_WITH(test_unlisted, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(ann)->node, false);
-    ends_join(&dialler, &listener, ann, cat);
+    third = trusting(&credentials_self(ann)->node, false);
+    ends_join(&dialler, &listener, ann, third);
     members_part();
     end_open(&dialler, bob, CHANNEL_DIALS);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    end_open(&listener, third, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&listener, HEARTH_PROTOCOL,
                 about(bob, "is not on the list of those that are allowed (hearth trust)"));
     end_refused(&dialler, HEARTH_PEER_LOST, "our key is not on its list (hearth trust)");
-    end_close(&listener);
-    credentials_close(cat);
 }
 
 /* Who is not listed and does not have the secret either is turned away for the first. */
 TEST_WITH(test_unlisted_rogue, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
     struct rogue rogue;
     uint8_t nothing[PROOF_LEN] = {0};
 
-    cat = trusting(&credentials_self(ann)->node, false);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    third = trusting(&credentials_self(ann)->node, false);
+    end_open(&listener, third, CHANNEL_LISTENS);
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
     rogue_shake(&rogue, &listener);
     rogue_say(&rogue, &listener, nothing, sizeof nothing);
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
     assert_rogue_refused(&rogue, PROOF_UNLISTED);
-    rogue_close(&rogue);
-    end_close(&listener);
-    credentials_close(cat);
 }
 
 /* ---- proofs of others ---- */
@@ -217,7 +198,6 @@ TEST_WITH(test_rogue_with_everything, members_set_up, members_tear_down)
     assert_true(channel_ready(listener.channel));
     assert_int_equal(channel_peer(listener.channel)->instance, 0xe);
     assert_true(node_id_equal(&channel_peer(listener.channel)->node, &identity.node));
-    rogue_close(&rogue);
 }
 
 /* What a member that knows the secret may not do: say that it is somebody else, or turn the roles around. */
@@ -246,7 +226,6 @@ TEST_WITH(test_member_claims_to_be_another, members_set_up, members_tear_down)
         rogue_say(&rogue, &listener, message, PROOF_LEN);
         end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
         assert_rogue_refused(&rogue, PROOF_WRONG);
-        rogue_close(&rogue);
         end_close(&listener);
     }
 }
@@ -262,8 +241,6 @@ TEST_WITH(test_repeated_proof, members_set_up, members_tear_down)
     rogue_say(&second, &listener, proof, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
     assert_rogue_refused(&second, PROOF_WRONG);
-    rogue_close(&first);
-    rogue_close(&second);
 }
 
 /* The same two members, and the proof of their last session. */
@@ -284,8 +261,6 @@ TEST_WITH(test_proof_of_last_session, members_set_up, members_tear_down)
     rogue_shake(&second, &listener);
     rogue_say(&second, &listener, message, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
-    rogue_close(&second);
-    rogue_close(&first);
 }
 
 TEST_WITH(test_reflected_proof, members_set_up, members_tear_down)
@@ -297,7 +272,6 @@ TEST_WITH(test_reflected_proof, members_set_up, members_tear_down)
     rogue_say(&rogue, &dialler, proof, PROOF_LEN);
     end_refused(&dialler, HEARTH_PROTOCOL, wrong_proof);
     assert_rogue_refused(&rogue, PROOF_WRONG);
-    rogue_close(&rogue);
 }
 
 /* The same node at both ends: what its dialling channel says is shown to its listening one. */
@@ -312,8 +286,6 @@ TEST_WITH(test_proof_back_to_its_node, members_set_up, members_tear_down)
     rogue_shake(&back, &listener);
     rogue_say(&back, &listener, proof, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
-    rogue_close(&there);
-    rogue_close(&back);
 }
 
 /* Between two members, with his own certificate, and all that they say carried on. */
@@ -329,8 +301,6 @@ TEST_WITH(test_man_in_the_middle, members_set_up, members_tear_down)
     assert_int_equal(rogue_hear(&to_bob, message, PROOF_LEN), PROOF_LEN);
     rogue_say(&to_ann, &dialler, message, PROOF_LEN);
     end_refused(&dialler, HEARTH_PEER_LOST, our_wrong_proof);
-    rogue_close(&to_ann);
-    rogue_close(&to_bob);
 }
 
 /* As above, but he says yes to the dialler with what he has. */
@@ -361,7 +331,6 @@ TEST_WITH(test_listener_without_secret, members_set_up, members_tear_down)
         memcpy(message, cases[i].head, sizeof cases[i].head);
         rogue_say(&rogue, &dialler, message, cases[i].len);
         end_refused(&dialler, HEARTH_PROTOCOL, cases[i].text);
-        rogue_close(&rogue);
         end_close(&dialler);
     }
 }
@@ -386,7 +355,6 @@ TEST_WITH(test_refusals, members_set_up, members_tear_down)
         proof_refuse(cases[i].reason, message);
         rogue_say(&rogue, &dialler, message, PROOF_LEN);
         end_refused(&dialler, HEARTH_PEER_LOST, cases[i].text);
-        rogue_close(&rogue);
         end_close(&dialler);
     }
 }

@@ -31,7 +31,6 @@ static void meet(const struct attempt *attempt, bool dials)
     end_refused(end, attempt->status, attempt->text);
     assert_null(channel_peer(end->channel));
     assert_int_equal(ends_signatures - signatures, attempt->signatures);
-    rogue_close(&rogue);
     end_close(end);
 }
 
@@ -109,6 +108,5 @@ TEST_WITH(test_retry, members_set_up, members_tear_down)
     assert_int_equal(listener.status, HEARTH_PENDING);
     assert_non_null(channel_peer(listener.channel));
     assert_int_equal(guests, 1);
-    rogue_close(&rogue);
     end_close(&listener);
 }

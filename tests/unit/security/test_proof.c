@@ -36,6 +36,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    rogues_close();
     credentials_close(ann);
     credentials_close(bob);
     return ends_heap.blocks == 0 ? 0 : -1;
@@ -199,7 +200,6 @@ TEST_WITH(test_proof, set_up, tear_down)
     assert_memory_equal(proof, head, sizeof head);
     assert_memory_equal(proof + 16, zeros, sizeof zeros);
     assert_memory_equal(proof + 32, mac, sizeof mac);
-    rogue_close(&rogue);
     end_close(&dialler);
 }
 
