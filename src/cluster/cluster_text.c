@@ -50,7 +50,7 @@ void cluster_announce(struct cluster *cluster, uint64_t now_ns)
 {
     const struct peer_info *self = peer_set_self(cluster->peer_set);
     struct sock_addr bound = peer_set_addr(cluster->peer_set);
-    struct announcement announcement = {
+    struct sighting announcement = {
         .id = self->id,
         .port = sock_addr_port(&bound),
         .flags = self->features,

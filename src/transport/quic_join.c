@@ -94,14 +94,15 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
     line->deadline_ns = deadline_ns;
     line->paced = !sock_addr_loopback(remote);
     line->datagram_size = quic->setup.datagram_size > 0 ? quic->setup.datagram_size : datagram_size(remote);
-    line->session = (struct session_setup){.role = line->dials ? CHANNEL_DIALS : CHANNEL_LISTENS,
+    line->session = (struct session_setup){.credentials = quic->setup.credentials,
+                                           .role = line->dials ? CHANNEL_DIALS : CHANNEL_LISTENS,
                                            .quic = true,
                                            .admit = line->dials ? NULL : admit,
                                            .admit_arg = line,
                                            .refusal = &line->refusal};
     if (wanted)
         line->session.to = (struct knock_target){.kind = KNOCK_NODE, .node = wanted->identity.node};
-    if (credentials_session(quic->setup.credentials, &line->session, &session, error) != HEARTH_OK) {
+    if (credentials_session(&line->session, &session, error) != HEARTH_OK) {
         quic_line_end(line, 0);
         return NULL;
     }
