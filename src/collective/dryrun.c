@@ -101,7 +101,7 @@ static void observe(const struct dry_run *run, const struct dry_lane *lane, cons
 {
     struct move seen = *move;
 
-    seen.bits &= (uint16_t)bits;
+    seen.bits &= bits;
     if (!run->net->observer || seen.bits == 0)
         return;
     if ((seen.bits & MOVE_RECV) == 0)
