@@ -105,6 +105,8 @@ static void judge(const struct dispute *d, struct error *verdict)
 
 /* ---- every member ---- */
 
+static const struct call_record never_called = {.state = CALL_UNKNOWN, .root = RANK_NONE};
+
 /* The operation is over, wherever we are in it. */
 static void accept_verdict(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
 {
@@ -128,20 +130,9 @@ static struct call_record own_record(struct group *group, uint64_t tag, uint64_t
     if (op)
         return op->record;
     if (!group_passed(group, tag, sequence))
-        return (struct call_record){.state = CALL_UNKNOWN, .root = RANK_NONE};
+        return never_called;
     struct ended *e = group_ended(group, tag, sequence);
     return e ? e->record : (struct call_record){.state = CALL_PASSED, .root = RANK_NONE};
-}
-
-static struct frame control(const struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
-                            size_t len)
-{
-    return (struct frame){.kind = kind,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .tag = tag,
-                          .sequence = sequence,
-                          .length = (uint32_t)len};
 }
 
 /* ---- the arbiter ---- */
@@ -222,8 +213,6 @@ static void answer_came(struct dispute *d, int rank, const struct call_record *r
     announce(group, tag, sequence, &verdict);
 }
 
-static const struct call_record never_called = {.state = CALL_UNKNOWN, .root = RANK_NONE};
-
 void disputes_lost(struct group *group, int rank)
 {
     struct list *item, *after;
@@ -236,9 +225,8 @@ void disputes_lost(struct group *group, int rank)
 
 static bool was_judged(struct group *group, uint64_t tag, uint64_t sequence)
 {
-    struct error why;
     struct ended *e = group_ended(group, tag, sequence);
-    return (e && e->judged) || group_retired(group, tag, sequence, &why);
+    return (e && e->judged) || group_retired(group, tag, sequence);
 }
 
 static void open_case(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
@@ -254,7 +242,7 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
         return;
     }
     for (int i = 0; i < group->view.size; i++) {
-        struct frame ask = control(group, FRAME_ASK, tag, sequence, 0);
+        struct frame ask = group_frame(group, FRAME_ASK, tag, sequence);
         if (i == group->rank)
             continue;
         if (!engine_link(group, i) || group->engine->peers[group->members[i]].left)
@@ -280,8 +268,8 @@ void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const s
         return;
     }
     uint8_t payload[FRAME_CONTROL_MAX];
-    size_t len = verdict ? error_encode(verdict, payload, sizeof payload) : 0;
-    struct frame frame = control(group, FRAME_DISPUTE, tag, sequence, len);
+    struct frame frame = group_frame(group, FRAME_DISPUTE, tag, sequence);
+    frame.length = verdict ? (uint32_t)error_encode(verdict, payload, sizeof payload) : 0;
     group_send(group, ARBITER, &frame, payload);
 }
 
@@ -308,8 +296,8 @@ void dispute_frame(struct group *group, int from, const struct frame *frame, con
         return;
     case FRAME_ASK:
         record = own_record(group, tag, sequence);
-        size_t len = call_encode(&record, answer, sizeof answer);
-        struct frame reply = control(group, FRAME_ANSWER, tag, sequence, len);
+        struct frame reply = group_frame(group, FRAME_ANSWER, tag, sequence);
+        reply.length = (uint32_t)call_encode(&record, answer, sizeof answer);
         group_send(group, from, &reply, answer);
         return;
     case FRAME_ANSWER:

@@ -11,16 +11,11 @@
 
 /* ---- out ---- */
 
-static const struct flow_table *out_table(const struct op *op, uint32_t flow)
-{
-    return &op->program->out[flow];
-}
-
 static void skip_empty(const struct op *op, uint32_t flow)
 {
     const struct plan *plan = &op->program->plan;
     struct flow_cursor *at = &op->out[flow].next;
-    const struct flow_table *table = out_table(op, flow);
+    const struct flow_table *table = &op->program->out[flow];
     while (!plan->sync && flow_more(table, at) &&
            plan_send_bytes(plan, flow_lane(plan, at), flow_move(plan, table, at)) == 0)
         flow_next(plan, table, at);
@@ -66,7 +61,7 @@ static void send_one(struct op *op, uint32_t flow, struct lane *lane, struct lin
         .fingerprint = op->record.fingerprint,
         .lane = (uint32_t)lane->number,
         .step = move->to_step,
-        .total = out_table(op, flow)->bytes,
+        .total = op->program->out[flow].bytes,
         .weight = move->bits & MOVE_SEND_ACC ? lane->weight : op->weight,
     };
     /* The cookie is the lane; its lowest bit says that the accumulator is on its way. */
@@ -86,7 +81,7 @@ static void send_one(struct op *op, uint32_t flow, struct lane *lane, struct lin
 void outflow_pump(struct op *op, uint32_t flow)
 {
     const struct plan *plan = &op->program->plan;
-    const struct flow_table *table = out_table(op, flow);
+    const struct flow_table *table = &op->program->out[flow];
     struct flow_cursor *at = &op->out[flow].next;
     struct link *link = engine_link(op->group, table->peer);
     while (link && !op->spoiled) {
@@ -143,17 +138,11 @@ void slot_release(struct engine *engine, int world_rank, struct slot *slot)
 
 static void send_grant(struct op *op, int peer, uint64_t limit, uint64_t total)
 {
-    struct frame frame = {
-        .kind = FRAME_GRANT,
-        .group = op->group->view.group,
-        .epoch = op->group->view.epoch,
-        .tag = op->tag,
-        .sequence = op->sequence,
-        .fingerprint = op->record.fingerprint,
-        .lane = (uint32_t)(limit >> 32),
-        .step = (uint32_t)limit,
-        .total = total,
-    };
+    struct frame frame = group_frame(op->group, FRAME_GRANT, op->tag, op->sequence);
+    frame.fingerprint = op->record.fingerprint;
+    frame.lane = (uint32_t)(limit >> 32);
+    frame.step = (uint32_t)limit;
+    frame.total = total;
     group_send(op->group, peer, &frame, NULL);
 }
 

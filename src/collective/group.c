@@ -12,11 +12,7 @@ static void group_free(struct group *group)
 {
     disputes_drop(group);
     program_cache_fini(&group->programs);
-    while (!list_empty(&group->retired)) {
-        struct list *item = group->retired.next;
-        list_remove(item);
-        heap_free(container_of(item, struct retired, item));
-    }
+    retired_free(&group->retired);
     heap_free(group->tags);
     heap_free(group->members);
     heap_free(group->rank_of);
@@ -67,12 +63,8 @@ static void pass_on(struct group *group, const struct retired *r)
     int rank = r->why.rank;
     if (!status_is_loss(r->why.status) || rank < 0 || rank >= group->view.size || rank == group->rank)
         return;
-    struct frame frame = {.kind = FRAME_ABORT,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .tag = r->tag,
-                          .sequence = r->sequence,
-                          .length = (uint32_t)error_encode(&r->why, payload, sizeof payload)};
+    struct frame frame = group_frame(group, FRAME_ABORT, r->tag, r->sequence);
+    frame.length = (uint32_t)error_encode(&r->why, payload, sizeof payload);
     group_send(group, rank, &frame, payload);
 }
 
@@ -336,10 +328,9 @@ void group_remember(struct group *group, const struct op *op)
     e->record.state = CALL_ENDED;
 }
 
-static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t sequence)
+struct retired *group_retired(const struct group *group, uint64_t tag, uint64_t sequence)
 {
-    struct list *item, *after;
-    LIST_EACH (item, after, &group->retired) {
+    for (const struct list *item = group->retired.next; item != &group->retired; item = item->next) {
         struct retired *r = container_of(item, struct retired, item);
         if (r->tag == tag && r->sequence == sequence)
             return r;
@@ -347,40 +338,38 @@ static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t 
     return NULL;
 }
 
-void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+/* One more, at the end of a list that holds so many; the oldest makes room where it is full: its poster will
+ * time out instead. So will this one's if there is no memory. */
+static void retired_add(struct heap *heap, struct list *list, uint32_t *count, uint32_t max,
+                        const struct retired *new)
 {
-    if (retired_find(group, tag, sequence))
-        return;
-    engine_drop_waiting(group, tag, sequence);
-    struct retired *r;
-    if (group->retired_count == RETIRED_MAX) { /* the oldest makes room: its poster will time out instead */
-        r = container_of(group->retired.next, struct retired, item);
-        list_remove(&r->item);
-    } else {
-        r = heap_alloc(group->engine->heap, 1, sizeof *r);
-        if (!r)
-            return;
-        group->retired_count++;
-    }
-    r->tag = tag;
-    r->sequence = sequence;
-    r->why = *why;
-    list_push(&group->retired, &r->item);
-}
-
-bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why)
-{
-    struct retired *r = retired_find(group, tag, sequence);
-    if (r)
-        *why = r->why;
-    return r;
-}
-
-void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
-{
-    struct retired *r = retired_find(group, tag, sequence);
+    struct list *oldest = *count == max ? list_pop(list) : NULL;
+    struct retired *r = oldest ? container_of(oldest, struct retired, item) : heap_alloc(heap, 1, sizeof *r);
     if (!r)
         return;
+    *r = *new;
+    *count += !oldest;
+    list_push(list, &r->item);
+}
+
+void retired_free(struct list *list)
+{
+    struct list *item;
+    while ((item = list_pop(list)))
+        heap_free(container_of(item, struct retired, item));
+}
+
+void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+{
+    if (group_retired(group, tag, sequence))
+        return;
+    engine_drop_waiting(group, tag, sequence);
+    retired_add(group->engine->heap, &group->retired, &group->retired_count, RETIRED_MAX,
+                &(struct retired){.tag = tag, .sequence = sequence, .why = *why});
+}
+
+void group_unretire(struct group *group, struct retired *r)
+{
     list_remove(&r->item);
     group->retired_count--;
     heap_free(r);
@@ -391,28 +380,14 @@ void group_unretire_parts(struct group *inner, uint64_t tag, uint64_t call)
     struct list *item, *after;
     LIST_EACH (item, after, &inner->retired) {
         struct retired *r = container_of(item, struct retired, item);
-        if (r->tag != tag || part_of_sequence(r->sequence).call != call)
-            continue;
-        list_remove(item);
-        inner->retired_count--;
-        heap_free(r);
+        if (r->tag == tag && part_of_sequence(r->sequence).call == call)
+            group_unretire(inner, r);
     }
 }
 
-void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
-                   const struct error *why)
+void engine_retire(struct engine *engine, const struct frame *frame, const struct error *why)
 {
-    struct retired *r = NULL;
-    if (engine->orphan_count == ORPHANS_MAX) {
-        r = container_of(engine->orphans.next, struct retired, item);
-        list_remove(&r->item);
-    } else {
-        r = heap_alloc(engine->heap, 1, sizeof *r);
-        if (!r)
-            return; /* the poster will time out instead */
-        engine->orphan_count++;
-    }
-    *r = (struct retired){.group = group, .tag = tag, .sequence = sequence, .why = *why};
-    list_init(&r->item);
-    list_push(&engine->orphans, &r->item);
+    retired_add(engine->heap, &engine->orphans, &engine->orphan_count, ORPHANS_MAX,
+                &(struct retired){
+                    .group = frame->group, .tag = frame->tag, .sequence = frame->sequence, .why = *why});
 }

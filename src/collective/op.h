@@ -103,8 +103,14 @@ void op_end(struct op *op, const struct error *why);
 /* Ends it here and tells all members, who end it with `theirs`. */
 void op_abort(struct op *op, const struct error *ours, const struct error *theirs);
 void op_out_of_memory(struct op *op); /* aborts it for want of memory here */
-/* "all_reduce #12 (tag 3) on rank 1 of 4", into text. */
-void op_describe(const struct op *op, char *text, size_t size);
+/* Tells all other members: FRAME_ABORT or FRAME_VERDICT. */
+void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
+                const struct error *error);
+/* "all_reduce #12 (tag 3) on rank 1 of 4" */
+struct op_name {
+    char s[160];
+};
+struct op_name op_name(const struct op *op);
 /* A rank whose frames it waits for, or RANK_NONE. */
 int op_waits_for(const struct op *op);
 /* One that has not begun it as far as is known here, best the same one; RANK_NONE: all have. */

@@ -156,11 +156,9 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
 static void program_free(struct program *p, void (*op_free)(struct list *item))
 {
     assert(p->users == 0);
-    while (!list_empty(&p->idle)) {
-        struct list *item = p->idle.next;
-        list_remove(item);
+    struct list *item;
+    while ((item = list_pop(&p->idle)))
         op_free(item);
-    }
     tables_free(p->in, p->in_count);
     tables_free(p->out, p->out_count);
     heap_free(p->in_of);

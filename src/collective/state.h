@@ -17,7 +17,6 @@
 #define ARBITER      0                 /* the rank that settles disputes of its group */
 #define QUIET_NS     (100 * NS_PER_MS) /* after which an operation asks those that have sent nothing */
 #define NAG_NS       (30 * NS_PER_S)   /* how often a late peer is named in the log */
-#define PING_NS      (1 * NS_PER_S)    /* how often a peer is asked whether it lives */
 
 /* The frame that is coming in through one of a peer's pipes. */
 struct incoming_frame {
@@ -31,7 +30,7 @@ struct incoming_frame {
 /* A grant for an operation that we have not posted yet. */
 struct note {
     struct list item;
-    uint64_t group, tag, sequence, fingerprint, total, limit;
+    struct frame frame;
 };
 
 struct peer {
@@ -142,35 +141,35 @@ struct group *engine_group(struct engine *engine, uint64_t id);
 bool engine_group_closed(const struct engine *engine, uint64_t id);
 struct op *engine_op(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence);
 void engine_index(struct engine *engine, struct op *op);
-/* A grant of a member; the operation may fail over it. */
-void engine_granted(struct op *op, int rank, const struct note *grant);
-/* The same with a grant of the member that came before the operation was posted, if there is one. */
-void engine_adopt_notes(struct op *op, int rank);
-/* A slot of the member that waited for the operation joins its flow; the operation may fail over it. */
-void engine_adopt(struct op *op, int rank, struct slot *slot);
-/* What waits for operations of a group that is closed goes. */
-void engine_drop_group(struct engine *engine, uint64_t id);
-/* The group is new: what waits for operations that are over goes. */
-void engine_drop_passed(struct group *group);
-/* The call is over here: what waits for its parts goes. */
-void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence);
-/* The operation is over before it was posted here: what waited for it goes. */
-void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
-/* A control frame of an operation to one member (payload may be NULL) or to all but ourselves. */
+/* A control frame of an operation, and to one member (the payload may be NULL). */
+struct frame group_frame(const struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence);
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload);
-void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
-                const struct error *error);
 /* The error in a control frame. False: it breaks the protocol. */
 bool engine_heard(const struct engine *engine, const struct frame *frame, const uint8_t *payload,
                   struct error *why);
 
-/* loss.c */
-/* A peer has ended: its groups are broken, operations that need it fail. */
-void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const struct error *why);
-/* A member is lost; only the first one is kept. */
-void engine_first_lost(struct engine *engine, int world_rank, enum hearth_reason reason);
-/* A peer has said goodbye: operations that need what it has not given fail; all that it gave counts. */
-void engine_peer_left(struct engine *engine, int world_rank, int blamed);
+/* dispatch.c: what comes in on a link, brought to the operation it belongs to. */
+extern const struct link_events dispatch_events; /* their arg is a struct peer */
+/* A grant, or a slot, of the member that waited for the operation joins it, which may fail over it. */
+void engine_adopt_notes(struct op *op, int rank);
+void engine_adopt(struct op *op, int rank, struct slot *slot);
+/* Drops what waits for operations that will not be posted: of a group that is closed; of calls before the
+ * group was made; of the parts of a call that is over; of one operation that ended before. */
+void engine_drop_group(struct engine *engine, uint64_t id);
+void engine_drop_passed(struct group *group);
+void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence);
+void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
+
+/* loss.c: all that is decided about members that go. */
+void peer_down(void *arg, struct link *link, const struct error *why); /* the event of a link */
+void peer_bye(struct peer *peer, const struct frame *frame, const uint8_t *payload);
+/* Another member has lost one: that one is lost for the group, also before our own link to it has ended. */
+void group_lost_elsewhere(struct group *group, const struct error *why);
+/* The peer has joined: its silence counts from now on. */
+void peer_watch(struct peer *peer);
+bool engine_watches_peers(const struct engine *engine);
+/* Asks peers whether they live; those that have been silent for too long are lost. True: something happened. */
+bool engine_check_peers(struct engine *engine, uint64_t now);
 /* A member that has left, or is about to, took part in so many operations of the group. */
 void group_left_at(struct group *group, int rank, uint64_t begun);
 /* Ends an operation that has just begun if it needs what a member that has left has not given. */
@@ -201,12 +200,12 @@ struct ended *group_ended(struct group *group, uint64_t tag, uint64_t sequence);
 void group_remember(struct group *group, const struct op *op);
 /* An operation that we have not posted is over: fails when we post it. */
 void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why);
-bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why);
-/* The same for a group that we have not made yet. */
-void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
-                   const struct error *why);
-void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
+struct retired *group_retired(const struct group *group, uint64_t tag, uint64_t sequence); /* NULL: is not */
+void group_unretire(struct group *group, struct retired *retired);
 void group_unretire_parts(struct group *inner, uint64_t tag, uint64_t call); /* all that it has of the call */
+/* The operation of a frame, of a group that we have not made yet. */
+void engine_retire(struct engine *engine, const struct frame *frame, const struct error *why);
+void retired_free(struct list *list);
 
 /* skew.c: looks which links are busy. */
 void traffic_look(struct engine *engine, uint64_t now);
