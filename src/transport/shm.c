@@ -79,7 +79,7 @@ struct shm_conn {
     bool closed;         /* this end; freed when nothing is lent any more */
 };
 
-static struct shm_conn *shm_of(struct conn *conn)
+static struct shm_conn *shm_of(const struct conn *conn)
 {
     return container_of(conn, struct shm_conn, conn);
 }
@@ -103,7 +103,7 @@ static void shm_doze(struct conn *conn, bool asleep, bool want_room)
 
 static int shm_descriptor(const struct conn *conn)
 {
-    return container_of(conn, const struct shm_conn, conn)->fd;
+    return shm_of(conn)->fd;
 }
 
 static void shm_attend(struct conn *conn)
@@ -204,7 +204,7 @@ static ssize_t shm_recv(struct conn *conn, void *target, size_t len_max)
 /* At most half of a ring: a peer must always be able to say something more. */
 static bool shm_lends(const struct conn *conn, size_t len)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     uint64_t oldest = c->lent_first != c->lent_next ? c->lent[c->lent_first % LOANS_MAX].start : c->read;
     return c->lent_next - c->lent_first < LOANS_MAX && c->read - oldest + len <= c->ring_bytes / 2;
 }
@@ -213,7 +213,7 @@ static bool shm_lends(const struct conn *conn, size_t len)
  * what may be needed to end that loan. */
 static bool shm_held_up(const struct conn *conn)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     return c->lent_first != c->lent_next &&
            c->read - c->lent[c->lent_first % LOANS_MAX].start > c->ring_bytes / 2;
 }
@@ -277,7 +277,7 @@ static void shm_withdraw(struct conn *conn, int number)
 /* What stands in the ring does not change. */
 static bool shm_good(const struct conn *conn, uint64_t token)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     if (!(token & TOKEN_REF))
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* first the reading, then this */

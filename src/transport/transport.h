@@ -47,9 +47,8 @@ struct holding {
     /* Moves what send took and what has not left: HEARTH_OK, nothing is held any more; HEARTH_PENDING, some
      * is: the descriptor shows room, or `due` comes; HEARTH_PEER_LOST. */
     int (*flush)(struct conn *conn);
-    bool (*holds)(
-        const struct conn *conn); /* bytes wait for room at the descriptor; or some were not taken for
-                                             * want of it */
+    /* Bytes wait for room at the descriptor, or some were not taken for want of it. */
+    bool (*holds)(const struct conn *conn);
     /* When it must be pumped in any case; NEVER_NS. At once (0), if there is something to be had that was not
      * there when it was last asked for, and that the descriptor does not show. */
     uint64_t (*due)(const struct conn *conn);
@@ -85,3 +84,8 @@ struct transport {
 struct conn {
     const struct transport *transport;
 };
+
+/* For transports that have nothing to do there. */
+int conn_no_descriptor(const struct conn *conn);
+void conn_attend_nothing(struct conn *conn);
+void conn_doze_nothing(struct conn *conn, bool asleep, bool want_room);
