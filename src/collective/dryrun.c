@@ -64,8 +64,11 @@ static struct dry_lane *lane_find(const struct dry_run *run, int rank, uint64_t 
 /* The lane whose turn it is may be waiting for it, or for the slot. */
 static void link_offer_turn(struct dry_run *run, const struct dry_link *link)
 {
-    struct dry_lane *lane = lane_find(run, link->from, link->lane);
-    if (lane && lane->stage == STAGE_SEND && lane->move == run->sends[link->first + link->turn])
+    const struct plan *plan = run->members[link->from].plan;
+    if (!flow_more(&link->flow, &link->at))
+        return;
+    struct dry_lane *lane = lane_find(run, link->from, flow_lane(plan, &link->at));
+    if (lane && lane->stage == STAGE_SEND && lane->move == link->flow.moves[link->at.turn])
         lane_ready(run, lane);
 }
 
@@ -205,7 +208,7 @@ static void frame_send(struct dry_run *run, struct dry_lane *lane, const struct 
     run->frames[link->frames + link->sent % link->slots] = (struct dry_frame){
         .lane = lane->number, .bytes = bytes, .step = move->to_step, .hops = lane->hops + 1};
     link->sent++;
-    dry_cursor_step(run, link);
+    flow_next(member->plan, &link->flow, &link->at);
     dry_cursor_settle(run, link);
     member->out_busy = end;
     if (move->bits & MOVE_SEND_IN)
@@ -230,7 +233,8 @@ static bool lane_send(struct dry_run *run, struct dry_lane *lane, const struct m
 
     if ((move->bits & MOVE_SEND) && (bytes > 0 || member->plan->sync)) {
         struct dry_link *link = &run->links[run->send_link[member->moves + lane->move]];
-        bool turn = link->lane == lane->number && run->sends[link->first + link->turn] == lane->move;
+        bool turn = flow_more(&link->flow, &link->at) && flow_lane(member->plan, &link->at) == lane->number &&
+                    link->flow.moves[link->at.turn] == lane->move;
         if (!turn || link->sent - link->taken == link->slots)
             return false;
         frame_send(run, lane, move, link, bytes);
