@@ -131,18 +131,11 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const struct group_view *group_view(const struct group *group);
 bool group_busy(const struct group *group); /* operations or compound calls of it are in flight */
-/* What follows is known to all members alike, and is copied; no operation may be in flight.
- * Other costs, and the window that goes with them. */
-void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
-                     size_t window_bytes, bool crowded);
-/* Where its members are; as in struct group_view, never NULL. */
-void group_set_hosts(struct group *group, const int *host, int port_sharers);
-void group_set_sites(struct group *group, const int *site);
-/* How they stand in a ring; NULL: by rank. HEARTH_INVALID: not every rank is there once. */
-int MUST_CHECK group_set_order(struct group *group, const int *order);
-uint64_t group_version(const struct group *group); /* how often one of these was set */
-/* An inner group takes over all of this from a view of its members; none of its parts may be in flight. */
-void group_follow(struct group *inner, const struct group_view *view);
+/* Another view of the same members: costs, window, hosts, sites, ring order. It is known to all members alike and
+ * is copied; no operation may be in flight, nor a part of an inner group. Other orders than of every rank
+ * once are a mistake of the caller. */
+void group_set_view(struct group *group, const struct group_view *view);
+uint64_t group_version(const struct group *group); /* how often that was done */
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */

@@ -22,15 +22,33 @@ static void group_free(struct group *group)
     heap_free(group);
 }
 
-/* There is room for numbers in any case, so that others can be set without fail. False: no memory. */
-static bool numbers_copy(struct group *group, const int *from, int **room, const int **to)
+/* Ranks in order, each once. */
+static bool is_order(const int *order, int size)
 {
-    size_t count = (size_t)group->view.size;
-    *room = heap_alloc(group->engine->heap, count, sizeof **room);
-    if (*room && from)
-        memcpy(*room, from, count * sizeof **room);
-    *to = from ? *room : NULL;
-    return *room;
+    bool good = true;
+    for (int place = 0; order && place < size; place++) {
+        good = good && order[place] >= 0 && order[place] < size;
+        for (int before = 0; before < place; before++)
+            good = good && order[before] != order[place];
+    }
+    return good;
+}
+
+/* What the view points at is copied; it may point at the copies already. */
+static void view_copy(struct group *group, const struct group_view *view)
+{
+    const int *from[] = {view->host, view->site, view->order};
+    int *room[] = {group->host, group->site, group->order};
+    const int **to[] = {&group->view.host, &group->view.site, &group->view.order};
+    bool good = is_order(view->order, view->size);
+    assert(good);
+    (void)good;
+    group->view = *view;
+    for (int i = 0; i < 3; i++) {
+        if (from[i])
+            memmove(room[i], from[i], (size_t)view->size * sizeof *room[i]);
+        *to[i] = from[i] ? room[i] : NULL;
+    }
 }
 
 static bool group_fill(struct group *group, const struct group_view *view, const int *members)
@@ -40,11 +58,12 @@ static bool group_fill(struct group *group, const struct group_view *view, const
     group->members = heap_alloc(engine->heap, size, sizeof *group->members);
     group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
     group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
-    if (!group->members || !group->rank_of || !group->tags ||
-        !numbers_copy(group, view->host, &group->host, &group->view.host) ||
-        !numbers_copy(group, view->site, &group->site, &group->view.site) ||
-        !numbers_copy(group, view->order, &group->order, &group->view.order))
+    group->host = heap_alloc(engine->heap, size, sizeof *group->host);
+    group->site = heap_alloc(engine->heap, size, sizeof *group->site);
+    group->order = heap_alloc(engine->heap, size, sizeof *group->order);
+    if (!group->members || !group->rank_of || !group->tags || !group->host || !group->site || !group->order)
         return false;
+    view_copy(group, view);
     group->tag_capacity = TAGS_FIRST;
     for (int i = 0; i < engine->size; i++)
         group->rank_of[i] = RANK_NONE;
@@ -164,79 +183,17 @@ bool group_busy(const struct group *group)
     return false;
 }
 
-/* They were made for how things were. */
-static void programs_drop(struct group *group)
-{
-    program_cache_fini(&group->programs);
-    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
-    group->version++;
-}
-
 uint64_t group_version(const struct group *group)
 {
     return group->version;
 }
 
-void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
-                     size_t window_bytes, bool crowded)
+void group_set_view(struct group *group, const struct group_view *view)
 {
-    group->view.inside = *inside;
-    group->view.across = *across;
-    group->view.window_bytes = window_bytes;
-    group->view.crowded = crowded;
-    programs_drop(group);
-}
-
-static void numbers_set(struct group *group, const int *from, int *room, const int **to)
-{
-    memcpy(room, from, (size_t)group->view.size * sizeof *room);
-    *to = room;
-    programs_drop(group);
-}
-
-void group_set_hosts(struct group *group, const int *host, int port_sharers)
-{
-    numbers_set(group, host, group->host, &group->view.host);
-    group->view.port_sharers = port_sharers;
-}
-
-void group_set_sites(struct group *group, const int *site)
-{
-    numbers_set(group, site, group->site, &group->view.site);
-}
-
-int group_set_order(struct group *group, const int *order)
-{
-    int size = group->view.size;
-    for (int place = 0; order && place < size; place++) {
-        bool good = order[place] >= 0 && order[place] < size;
-        for (int before = 0; before < place; before++)
-            good = good && order[before] != order[place];
-        if (!good)
-            return HEARTH_INVALID;
-    }
-    if (order) {
-        numbers_set(group, order, group->order, &group->view.order);
-        return HEARTH_OK;
-    }
-    group->view.order = NULL;
-    programs_drop(group);
-    return HEARTH_OK;
-}
-
-void group_follow(struct group *inner, const struct group_view *view)
-{
-    size_t len = (size_t)view->size * sizeof(int);
-    const int *from[] = {view->host, view->site, view->order};
-    int *room[] = {inner->host, inner->site, inner->order};
-    const int **to[] = {&inner->view.host, &inner->view.site, &inner->view.order};
-    inner->view = *view;
-    for (int i = 0; i < 3; i++) {
-        if (from[i])
-            memcpy(room[i], from[i], len);
-        *to[i] = from[i] ? room[i] : NULL;
-    }
-    programs_drop(inner);
+    view_copy(group, view);
+    program_cache_fini(&group->programs); /* they were made for how things were */
+    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+    group->version++;
 }
 
 int group_member(const struct group *group, int rank)
