@@ -23,6 +23,12 @@ static bool same_op(const struct frame *a, const struct frame *b)
     return a->group == b->group && a->tag == b->tag && a->sequence == b->sequence;
 }
 
+static void credit_back(struct link *link, const struct frame *frame)
+{
+    if (frame->flags & FRAME_EAGER)
+        link_eager_release(link, frame->length);
+}
+
 /* ---- checks ---- */
 
 /* Two lengths that do not fit: known to the two of them only, so the verdict goes along. */
@@ -91,15 +97,6 @@ static struct lane *direct_lane(struct op *op, const struct frame *frame, int fr
     return (move->bits & MOVE_RECV_OUT) && move->from == from && move->from_step == frame->step ? lane : NULL;
 }
 
-/* The budget is for operations that are not posted. What waits for a lane of a posted one must not hold it:
- * two members whose lanes wait for room to send would wait for each other. */
-static void slot_credit(struct peer *peer, struct slot *slot)
-{
-    if (slot->frame.flags & FRAME_EAGER)
-        link_eager_release(&peer->link, slot->frame.length);
-    slot->frame.flags = 0;
-}
-
 /* A frame that has just begun to come. */
 struct arrival {
     struct peer *peer;
@@ -120,8 +117,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     const struct frame *frame = a->frame;
     uint64_t index;
     if (!frame_fits(op, peer, frame, &index)) {
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(&peer->link, frame->length);
+        credit_back(&peer->link, frame);
         return NULL;
     }
     skew_note(op, (uint32_t)op->program->in_of[group_rank_of(peer, op->group)], index, false);
@@ -141,14 +137,13 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     if (!slot) {
         *incoming = (struct incoming_frame){0};
         *cookie = NULL;
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(&peer->link, frame->length);
+        credit_back(&peer->link, frame);
         op_out_of_memory(op);
         return NULL;
     }
     mark_come(op, peer, index);
     slot->frame = *frame;
-    slot_credit(peer, slot);
+    slot_credit(&peer->link, slot);
     incoming->slot = slot;
     list_push(&op->in[op->program->in_of[group_rank_of(peer, op->group)]].early, &slot->item);
     return a->lends ? LINK_LEND : slot->data;
@@ -231,8 +226,7 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
         return to_waiting(&arrival, cookie);
     if (group)
         compare_ended(group, frame);
-    if (frame->flags & FRAME_EAGER)
-        link_eager_release(link, frame->length);
+    credit_back(link, frame);
     atomic_fetch_add_explicit(&engine->metrics->frames_late, 1, memory_order_relaxed);
     return NULL;
 }
@@ -252,8 +246,7 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
         return;
     struct lane *lane = &op->lanes[incoming.lane % op->program->plan.window];
     if (!incoming.slot) { /* it went straight into the target: the move's work is done */
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(link, frame->length);
+        credit_back(link, frame);
         inflow_took(op, lane);
         lane->stage = LANE_WORK;
     }
@@ -270,7 +263,8 @@ static void early_drop(struct peer *peer, struct slot *slot)
         link_drop_incoming(&peer->link, &peer->incoming[i]);
         peer->incoming[i] = (struct incoming_frame){0};
     }
-    slot_release(peer->engine, peer->link.rank, slot);
+    slot_credit(&peer->link, slot);
+    slot_put(slot);
 }
 
 void engine_adopt(struct op *op, int rank, struct slot *slot)
@@ -284,7 +278,7 @@ void engine_adopt(struct op *op, int rank, struct slot *slot)
     peer->early_bytes -= link_eager_cost(slot->frame.length);
     list_remove(&slot->item);
     list_push(&op->in[op->program->in_of[rank]].early, &slot->item);
-    slot_credit(peer, slot);
+    slot_credit(&peer->link, slot);
     mark_come(op, peer, index);
     skew_note(op, (uint32_t)op->program->in_of[rank], index, true);
     for (int i = 0; i < LINK_PIPES_MAX; i++)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members called different things. Rank 0 of the group is the arbiter, whoever finds out tells it:
+/* Members called different things. Rank 0 of the group is the arbiter; the finder tells it:
  *
  *   finder  --DISPUTE-->  arbiter  --ASK-->  all  --ANSWER-->  arbiter  --VERDICT-->  all
  *
- * The answers hold what each member called; the verdict names who does not agree with most, and ends the
- * operation with the same words everywhere. A finder that already knows all there is to know (two lengths
- * that do not fit) sends the verdict along with the dispute. One verdict per operation: later disputes over
- * it are answered by silence. */
+ * The answers hold what each member called; the verdict names the member that differs from the majority, and
+ * ends the operation with the same text everywhere. A finder that knows everything already (two lengths that
+ * differ) sends the verdict along. One verdict per operation: later disputes over it are ignored. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

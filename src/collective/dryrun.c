@@ -12,12 +12,9 @@
  *     RECV  for its frame to have come, and for what the move changes in the accumulator to have left
  *     WORK  for the processor, and for the FENCE
  *     SEND  for its turn in the link's canonical order, and for a free slot
- *   Whatever happens to a link puts the one lane that may have waited for it into the ready queue, so
- *   nothing is ever searched. Time passes only in the agenda, a binary heap of three kinds of events.
- *   Nothing recurses.
- *
- *   A link exists for each pair (from, to) that some move speaks of, so memory goes with moves, not with
- *   N*N. */
+ *   What happens to a link puts the one lane that may have waited for it into the ready queue. Time passes
+ *   only in the agenda. A link exists for each pair (from, to) that some move speaks of, so memory goes with
+ *   moves, not with N*N. */
 #include "collective/dryrun.h"
 
 #include "collective/drystate.h"

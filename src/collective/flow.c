@@ -129,11 +129,11 @@ static struct peer *peer_of(const struct op *op, uint32_t flow)
     return &group->engine->peers[group->members[op->program->in[flow].peer]];
 }
 
-void slot_release(struct engine *engine, int world_rank, struct slot *slot)
+void slot_credit(struct link *link, struct slot *slot)
 {
     if (slot->frame.flags & FRAME_EAGER)
-        link_eager_release(&engine->peers[world_rank].link, slot->frame.length);
-    slot_put(slot);
+        link_eager_release(link, slot->frame.length);
+    slot->frame.flags = 0;
 }
 
 static void send_grant(struct op *op, int peer, uint64_t limit, uint64_t total)
@@ -159,8 +159,8 @@ void flows_ask(struct op *op)
     for (uint32_t i = 0; i < op->program->in_count; i++)
         if (op->in[i].told == 0 && flow_more(&op->program->in[i], &op->in[i].floor))
             inflow_tell(op, i);
-    /* Who sends us nothing and has granted nothing may have called something else, and ended it: a grant of
-     * no frames tells it what we called. */
+    /* A member that sends us nothing and has granted nothing may have ended another call: a grant of no
+     * frames tells it what we called. */
     for (uint32_t i = 0; i < op->program->out_count; i++)
         if (!op->out[i].granted && op->program->in_of[op->program->out[i].peer] < 0)
             send_grant(op, op->program->out[i].peer, 0, 0);
@@ -178,11 +178,7 @@ struct slot *inflow_find(struct op *op, const struct lane *lane)
         if (!slot->whole)
             return NULL;
         list_remove(item);
-        if (slot->frame.flags & FRAME_EAGER) {
-            link_eager_release(&peer_of(op, (uint32_t)op->program->in_of[move->from])->link,
-                               slot->frame.length);
-            slot->frame.flags = 0;
-        }
+        slot_credit(&peer_of(op, (uint32_t)op->program->in_of[move->from])->link, slot);
         return slot;
     }
     return NULL;

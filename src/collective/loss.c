@@ -195,9 +195,8 @@ static void peer_left(struct peer *peer, int blamed)
     groups_departed(engine, &(struct departure){peer, blamed, true, HEARTH_REASON_PEER_LEFT, has_left});
 }
 
-/* A peer that closes after another was lost or left says so: what fails because it goes is that one's fault.
- * If that one is us, we were put out, and the others shall not hear from us that it was the sender who
- * failed. */
+/* A peer that closes after another was lost or left says so: failures that follow are blamed on that one. If
+ * that one is us, we were expelled, and must not blame the sender. */
 void peer_bye(struct peer *peer, const struct frame *frame, const uint8_t *payload)
 {
     struct error why;
@@ -264,8 +263,8 @@ static void peer_silent(struct peer *peer, uint64_t now)
         link_lost(&peer->link, HEARTH_REASON_PEER_SILENT, what);
 }
 
-/* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which
- * takes long where there are many; that it died, its connections tell. */
+/* When it is lost if no more is heard of it. A peer that has never spoken may still be joining others, which
+ * takes long where there are many; if it died, its connections tell. */
 static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
 {
     uint64_t timeout = engine->peer_timeout_ns, end = timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
@@ -276,8 +275,8 @@ static uint64_t silence_ends(const struct engine *engine, const struct peer *pee
     return last < end ? last : end;
 }
 
-/* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
- * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), nobody is to blame. */
+/* Any byte from a peer shows that it lives. Every second each is asked; a peer that is silent for
+ * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), no peer is to blame. */
 bool engine_check_peers(struct engine *engine, uint64_t now)
 {
     uint64_t interval = ping_interval(engine);
@@ -396,7 +395,7 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
     return true;
 }
 
-/* The others find out by our goodbye, each for itself: who needs us tells those who do not. */
+/* The others learn it from our goodbye: members that need us tell those that do not. */
 static void end_all(struct engine *engine)
 {
     while (!list_empty(&engine->active)) {
@@ -409,8 +408,8 @@ static void end_all(struct engine *engine)
     }
 }
 
-/* How far we have come, or another that left before us, so that nobody waits for us in what comes after it.
- * Who is not told, since so much else waits to be said, finds out by what it misses. */
+/* Tells how far we have come, or another that left before us, so that nobody waits for us in later
+ * operations. A peer with a long queue is not told: it finds out by what it misses. */
 static void group_leave(struct group *group)
 {
     bool other = group->left_at < group->begun;

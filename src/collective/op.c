@@ -161,9 +161,12 @@ static void let_go(struct op *op, bool failed)
         }
     }
     for (uint32_t i = 0; i < op->program->in_count; i++) {
-        int world = op->group->members[op->program->in[i].peer];
-        while (!list_empty(&op->in[i].early))
-            slot_release(engine, world, container_of(op->in[i].early.next, struct slot, item));
+        struct link *link = &engine->peers[op->group->members[op->program->in[i].peer]].link;
+        while (!list_empty(&op->in[i].early)) {
+            struct slot *slot = container_of(op->in[i].early.next, struct slot, item);
+            slot_credit(link, slot);
+            slot_put(slot);
+        }
     }
     for (uint64_t i = 0; i < op->program->plan.window && op->program->plan.lanes > 0; i++) {
         slot_put(op->lanes[i].frame);

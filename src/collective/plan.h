@@ -14,12 +14,10 @@
  *   no two moves have the same one. The sender sends in this order, the receiver takes in this order.
  *
  *   memory. A lane has one accumulator. A LOAD lays the move's range down in it; until the next LOAD all
- *   moves stay inside that range, each at its distance from the start, and every move that combines stays
- *   inside the range of the one before (so one sum of weights holds for all that is still of use). A
- *   SEND_ACC lends its range until the frame has left: a later move of the lane that changes it waits for
- *   that (LOAD changes all). A frame that comes before its lane is ready for it waits in one of the link's
- *   slots; a plan must not deadlock when every directed link has exactly one (the tests run all plans that
- *   way).
+ *   moves stay inside that range, and every move that combines stays inside the range of the one before (so
+ *   one sum of weights holds for all that is still of use). A SEND_ACC lends its range until the frame has
+ *   left: a later move that changes it waits (LOAD changes all). A frame that comes before its lane is ready
+ *   waits in a slot of the link; a plan must not deadlock with one slot per directed link (the tests do so).
  *
  *   empty pieces are not sent, except where the plan says `sync`. */
 #pragma once

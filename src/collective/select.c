@@ -47,8 +47,7 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
 }
 
 /* Members of one host that outnumber its processors. The model knows ports, not turns of a processor, so this
- * is what was measured (4 members, 2 processors): up to so many bytes, this. Messages count more than bytes
- * where each is a system call; in memory a ring keeps what it combines in the caches. */
+ * was measured (4 members, 2 processors): up to so many bytes, this algorithm. */
 struct algo_choice {
     double bytes;
     enum hearth_algo algo;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of bytes between members of one process.
  *
- * A pipe is one direction of one pair: a single writer and a single reader, whoever holds the batons of the
- * two nodes. Positions only grow; position modulo capacity is the place in the ring. Where bytes need time a
+ * A pipe is one direction of one pair: a single writer and a single reader, the holders of the two nodes'
+ * batons. Positions only grow; position modulo capacity is the place in the ring. Where bytes need time, a
  * list of (position, arrival) says how far the reader may see: on virtual time the reader looks at it, on
- * real time a thread, the post, which rings the reader's bell. */
+ * real time a thread, the post, does and rings the reader's bell. */
 #include "transport/mem.h"
 
 #include <assert.h>

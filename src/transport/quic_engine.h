@@ -123,8 +123,8 @@ void quic_engine_allow(struct quic_engine *engine, int stream, size_t len);
 const char *quic_engine_why(const struct quic_engine *engine, uint64_t *code);
 int quic_engine_alert(const struct quic_engine *engine); /* of TLS, that ended it; -1: none */
 
-/* Whether one of the frames of a packet, decrypted, asks that ids be given up by which we call the peer, which
- * members never do: a connection keeps its path. ngtcp2 (0.12) ends the process when it is asked twice.
+/* Whether one of the frames of a packet, decrypted, asks that ids be given up by which we call the peer,
+ * which members never do: a connection keeps its path. ngtcp2 (0.12) ends the process when it is asked twice.
  * Frames behind one that is malformed or unknown do not count: nobody reads them. (quic_frames.c) */
 bool quic_frames_retire(const uint8_t *frames, size_t len);
 

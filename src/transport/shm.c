@@ -4,15 +4,14 @@
  *   page    | numbers of both sides | ring of side 0 | ring of side 1 |
  *
  * Each ring is mapped twice in a row, so any part of it is one piece of memory: a payload can be read where
- * it stands (lent) until its reader gives it back. A ring that is larger than a core's own cache is the
- * faster one: writing lines that the other core still holds costs four times as much as writing lines that
- * have left it.
+ * it stands (lent) until its reader gives it back. A ring larger than a core's own cache is faster: writing
+ * lines that the other core still holds costs four times as much.
  *
- *   producer: bytes -> ring, head forward. Consumer: reads up to head; what is neither unread nor lent: tail.
+ *   producer: bytes -> ring, head forward. Consumer: reads up to head; what is neither unread nor lent:
+ * tail.
  *
- * A side that sleeps says so in `dozing`; whoever moves a number that it waits for signals its descriptor.
- * The two look past each other only if neither's store is seen by the other's load, which the fences
- * exclude. */
+ * A side that sleeps says so in `dozing`; the side that moves a number it waits for signals its descriptor.
+ * The fences make sure that one of the two sees the other's store. */
 #include "transport/shm.h"
 
 #include <assert.h>

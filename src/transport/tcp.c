@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams over sockets, with as few system calls as frames.
  *
- * A link asks for a header, then for a payload, then for the next header. Asked one by one that would be a
- * system call each, and one more to learn that nothing else has come. So every read offers the system two
- * places: first what the link asked for, then the readahead. The tail of a payload brings the next header
- * along, and a small frame comes whole with its header; the calls after that are served from the readahead.
- * Long payloads go straight to their target: only what came behind a header is copied.
+ * A link asks for a header, then for a payload, then for the next header: a system call each, and one more to
+ * learn that nothing else has come. So every read offers the system two places: what the link asked for, and
+ * the readahead. The tail of a payload brings the next header along, and a small frame comes whole; later
+ * calls are served from the readahead. Long payloads go straight to their target.
  *
  * A read that filled less than both places has emptied the socket. The next call says "nothing yet" without
  * asking; the one after it asks again. */

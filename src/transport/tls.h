@@ -6,9 +6,8 @@
 #include "security/records.h"
 #include "transport/transport.h"
 
-/* The buffers of a node's encrypted connections. One needs a buffer while bytes of it are under way inside
- * the process, and that is short: at rest it holds none, and what many use in turns stays in the processor's
- * cache. */
+/* The buffers of a node's encrypted connections. A connection needs one only while its bytes are under way
+ * inside the process: what many use in turns stays in the processor's cache. */
 
 /* By processor time on a busy machine: a half of `out` cost about a tenth more; what larger buffers saved was
  * within the noise. */
