@@ -2,8 +2,7 @@
 /* Carries out moves. The only file that computes on user memory; links read and write it where this file,
  * flow.c and dispatch.c point them.
  *
- * A lane goes through the moves of the plan one by one; a move has three stages. Whatever a lane waits for
- * (its frame, its turn to send, its last send to leave) wakes it, and it looks again:
+ * A lane goes through the moves one by one; a move has three stages. What a lane waits for wakes it:
  *
  *   RECV   the frame is here, the accumulator is free
  *   WORK   combine, store, copy: see enum move_bits

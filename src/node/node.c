@@ -554,7 +554,7 @@ int node_make_inner(hearth_group *outer, enum inner_kind kind, const struct grou
     if (!inner)
         status = inner_make(outer, kind, view, members, &inner);
     else if (inner->followed != version) /* or another thread was faster */
-        group_follow(inner->group, view);
+        group_set_view(inner->group, view);
     if (status == HEARTH_OK) {
         inner->followed = version;
         outer->inner[kind] = inner;

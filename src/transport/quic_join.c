@@ -7,9 +7,9 @@
  *   proof             ------------>           a member that we wait for?
  *                     <------------  proof, and room for all streams
  *
- * Strangers are heard only while somebody is awaited. Then: QUIC_HALF_OPEN lines at most, each with small
- * buffers and five seconds; beyond a few, who comes must show first that it receives at its address, which
- * costs us nothing to remember; and if all are taken, the address that has the most gives one up. */
+ * Strangers are heard only while a peer is awaited. Then: QUIC_HALF_OPEN lines at most, each with small
+ * buffers and five seconds; beyond a few, a stranger must first show that it receives at its address; if all
+ * are taken, the address that has the most gives one up. */
 #include <assert.h>
 #include <string.h>
 
@@ -50,9 +50,8 @@ static bool admit(void *arg, bool weak)
     return admission_take(&line->quic->admission, sock_addr_network(&line->remote), weak, clock_real());
 }
 
-/* Measured on a machine with other work, so only the order counts: no difference on loopback; bbr2 was ahead
- * in seven of eight pairs of runs at 1 Gbit/s, and far ahead at 100 Mbit/s with 20 ms of round trip and 0.5 %
- * loss (one run). */
+/* Measured: no difference on loopback; bbr2 was ahead in seven of eight pairs of runs at 1 Gbit/s, and far
+ * ahead at 100 Mbit/s with 20 ms of round trip and 0.5 % loss (one run). */
 static enum quic_congestion congestion_for(const struct quic *quic)
 {
     return quic->setup.congestion == QUIC_AUTO ? QUIC_BBR2 : quic->setup.congestion;
