@@ -219,7 +219,7 @@ struct caller {
     _Atomic(int) *bad;
 };
 
-/* A callback gives up an operation that only this member has begun: nobody else could collect it meanwhile. */
+/* A callback gives up an operation that only this member has begun: no other thread can collect it. */
 struct giving_up {
     hearth_request *request;
     _Atomic(int) given_up, called;
