@@ -330,9 +330,9 @@ int plan_check(const struct plan_call *call, struct error *error)
 
 /* ---- writing ---- */
 
-static int given_fill(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
+static int given_make(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
 {
-    size_t size = (size_t)call->size, in = 0, out = 0;
+    size_t size = (size_t)call->size;
 
     plan->in_count = heap_alloc_raw(heap, 4 * size, sizeof *plan->in_count);
     if (!plan->in_count)
@@ -340,6 +340,14 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
     plan->in_offset = plan->in_count + size;
     plan->out_count = plan->in_offset + size;
     plan->out_offset = plan->out_count + size;
+    return HEARTH_OK;
+}
+
+/* Lengths and places of all parts. */
+static void given_fill(const struct plan_call *call, struct plan *plan)
+{
+    size_t in = 0, out = 0;
+
     for (int p = 0; p < call->size; p++) {
         plan->in_count[p] = part_count(call, SIDE_IN, p);
         plan->in_offset[p] = in;
@@ -348,7 +356,6 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
         plan->out_offset[p] = out;
         out += plan->out_count[p];
     }
-    return HEARTH_OK;
 }
 
 int plan_write(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
@@ -383,7 +390,9 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     if (plan->split == SPLIT_GIVEN) {
         plan->parts = (uint32_t)call->size;
         plan->count = 0;
-        status = given_fill(call, heap, plan, error);
+        status = given_make(call, heap, plan, error);
+        if (status == HEARTH_OK)
+            given_fill(call, plan);
     }
     struct plan_writer writer = {.plan = plan, .heap = heap, .error = error, .status = status};
     if (status == HEARTH_OK)
@@ -393,6 +402,21 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     else
         plan_fini(plan);
     return writer.status;
+}
+
+bool plan_recount(const struct plan_call *call, struct plan *plan)
+{
+    struct plan_shape shape = planner_shape(planner_of(plan->algo), call);
+
+    assert(plan->kind == PLAN_ALL_TO_ALL && plan->size == call->size);
+    if (shape.lanes > PLAN_LANES_MAX)
+        return false;
+    plan->lanes = shape.lanes;
+    plan->window = shape.window;
+    plan->frame_bytes = plan->acc_count = 0;
+    given_fill(call, plan);
+    sizes_fill(plan);
+    return true;
 }
 
 void plan_fini(struct plan *plan)
