@@ -18,13 +18,10 @@ struct plain {
 static int plain_open(struct reduction *r)
 {
     struct plain *p = reduction_take(r, sizeof *p);
-    if (!p)
+    void *sum = reduction_take(r, r->call.count * residual_size(r->call.dtype));
+    if (!p || !sum)
         return r->error.status;
-    *p = (struct plain){.sum = reduction_take(r, r->call.count * residual_size(r->call.dtype))};
-    if (!p->sum) {
-        codec_pool_give(r->pool, p);
-        return r->error.status;
-    }
+    *p = (struct plain){.sum = sum};
     r->work = p;
     return HEARTH_OK;
 }
@@ -65,18 +62,13 @@ static enum step plain_step(struct reduction *r)
         load_piece(r, p);
         if (p->loaded < r->call.count)
             return STEP_MORE;
-        return sum_start(r, p) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+        return step_of(sum_start(r, p));
     }
     if (p->summed)
         return STEP_DONE;
-    if (!sub_ended(&p->sub)) {
-        r->awaits = &p->sub;
-        return STEP_WAIT;
-    }
-    if (sub_finish(r, &p->sub) != HEARTH_OK)
-        return STEP_FAILED;
-    p->summed = true;
-    return STEP_MORE;
+    enum step step = sub_await(r, &p->sub);
+    p->summed = step == STEP_DONE;
+    return step;
 }
 
 static void plain_publish(struct reduction *r)
@@ -95,12 +87,7 @@ static void plain_close(struct reduction *r, bool failed)
 {
     struct plain *p = r->work;
     (void)failed; /* the buffer is written by publish only */
-    if (!p)
-        return;
     sub_cancel(r, &p->sub);
-    codec_pool_give(r->pool, p->sum);
-    codec_pool_give(r->pool, p);
-    r->work = NULL;
 }
 
 static size_t plain_memory(const struct reduction_call *call, int size)

@@ -30,7 +30,6 @@ struct power {
     size_t row_pieces, column_pieces;
     struct energy *energies; /* [row_pieces] */
     struct rounds *rounds;
-    uint8_t *memory;
 };
 
 static struct matrix matrix_of(const struct reduction_call *call)
@@ -43,18 +42,6 @@ static struct matrix matrix_of(const struct reduction_call *call)
 static size_t factors_len(const struct matrix *m)
 {
     return 2 * (m->rows + m->columns) * m->rank * sizeof(float);
-}
-
-static void power_close(struct reduction *r, bool failed)
-{
-    struct power *p = r->work;
-    if (!p)
-        return;
-    rounds_close(p->rounds, r, failed);
-    codec_pool_give(r->pool, p->energies);
-    codec_pool_give(r->pool, p->memory);
-    codec_pool_give(r->pool, p);
-    r->work = NULL;
 }
 
 /* Factors of a state live as long as it does; the shadows are where the next ones are written. */
@@ -87,32 +74,42 @@ static bool factor_kept(const struct reduction *r, int which)
     return r->call.state && r->call.state->factor[which];
 }
 
+static size_t pieces_of(const struct reduction *r, size_t length)
+{
+    size_t pieces = r->call.count / PIECE + 1;
+    return pieces < length ? pieces : length;
+}
+
 static int power_open(struct reduction *r)
 {
+    struct matrix m = matrix_of(&r->call);
     struct power *p = reduction_take(r, sizeof *p);
-    if (!p)
+    float *factors = reduction_take(r, factors_len(&m));
+    struct energy *energies = reduction_energies(r, pieces_of(r, m.rows));
+    if (!p || !factors || !energies)
         return r->error.status;
-    *p = (struct power){.m = matrix_of(&r->call)};
-    p->row_pieces = r->call.count / PIECE + 1;
-    p->row_pieces = p->row_pieces < p->m.rows ? p->row_pieces : p->m.rows;
-    p->column_pieces = r->call.count / PIECE + 1;
-    p->column_pieces = p->column_pieces < p->m.columns ? p->column_pieces : p->m.columns;
-    r->work = p;
-    p->memory = reduction_take(r, factors_len(&p->m));
-    p->energies = reduction_energies(r, p->row_pieces);
-    int status = p->memory && p->energies ? factors_make(r, p) : r->error.status;
-    if (status != HEARTH_OK) {
-        power_close(r, true);
+    *p = (struct power){.m = m,
+                        .row_pieces = pieces_of(r, m.rows),
+                        .column_pieces = pieces_of(r, m.columns),
+                        .energies = energies};
+    int status = factors_make(r, p);
+    if (status != HEARTH_OK)
         return status;
-    }
     bool alternate = r->call.codec.alternate, odd = alternate && (r->call.state->step & 1) != 0;
     p->send_q = !alternate || (odd && factor_kept(r, FACTOR_P));
     p->send_p = !alternate || !p->send_q;
-    p->p = (float *)(void *)p->memory;
-    p->p_sum = p->p + p->m.rows * p->m.rank;
-    p->q = p->p_sum + p->m.rows * p->m.rank;
-    p->q_sum = p->q + p->m.columns * p->m.rank;
+    p->p = factors;
+    p->p_sum = p->p + m.rows * m.rank;
+    p->q = p->p_sum + m.rows * m.rank;
+    p->q_sum = p->q + m.columns * m.rank;
+    r->work = p;
     return HEARTH_OK;
+}
+
+static void power_close(struct reduction *r, bool failed)
+{
+    struct power *p = r->work;
+    rounds_close(p->rounds, r, failed);
 }
 
 /* ---- pieces ---- */
@@ -167,8 +164,8 @@ static int sum_start(struct reduction *r, struct power *p, float *own, float *su
     };
     array.algo = rounds_algo(r, &array.codec, count);
     rounds_close(p->rounds, r, false);
-    p->rounds = NULL;
-    return rounds_open(r, &array, &p->rounds);
+    p->rounds = rounds_open(r, &array);
+    return p->rounds ? HEARTH_OK : r->error.status;
 }
 
 /* Products of a factor with an orthonormal one stay finite then. */
@@ -241,7 +238,7 @@ static enum step power_step(struct reduction *r)
         if (step != STEP_DONE)
             return step;
     }
-    return advance(r, p) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    return step_of(advance(r, p));
 }
 
 /* ---- the end ---- */

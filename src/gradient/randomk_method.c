@@ -28,36 +28,26 @@ static bool loses(const struct reduction_call *call)
     return call->feedback && call->codec.values != VALUES_F32;
 }
 
+static int shared_open(struct reduction *r)
+{
+    size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float),
+           pieces = r->call.count / PIECE + 1;
+    struct shared *s = reduction_take(r, sizeof *s);
+    float *values = reduction_take(r, (loses(&r->call) ? 3 : 2) * len);
+    struct energy *energies = reduction_energies(r, pieces);
+    if (!s || !values || !energies)
+        return r->error.status;
+    float *sum = values + len / sizeof *values;
+    *s = (struct shared){.values = values, .sum = sum, .pieces = pieces, .energies = energies};
+    s->left = loses(&r->call) ? sum + len / sizeof *sum : NULL;
+    r->work = s;
+    return HEARTH_OK;
+}
+
 static void shared_close(struct reduction *r, bool failed)
 {
     struct shared *s = r->work;
-    if (!s)
-        return;
     rounds_close(s->rounds, r, failed);
-    codec_pool_give(r->pool, s->energies);
-    codec_pool_give(r->pool, s->sum);
-    codec_pool_give(r->pool, s->left);
-    codec_pool_give(r->pool, s->values);
-    codec_pool_give(r->pool, s);
-    r->work = NULL;
-}
-
-static int shared_open(struct reduction *r)
-{
-    struct shared *s = reduction_take(r, sizeof *s);
-    if (!s)
-        return r->error.status;
-    size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float);
-    *s = (struct shared){.values = reduction_take(r, len), .sum = reduction_take(r, len)};
-    s->pieces = r->call.count / PIECE + 1;
-    s->energies = reduction_energies(r, s->pieces);
-    r->work = s;
-    if (loses(&r->call))
-        s->left = reduction_take(r, len);
-    if (s->values && s->sum && s->energies && (s->left || !loses(&r->call)))
-        return HEARTH_OK;
-    shared_close(r, true);
-    return r->error.status;
 }
 
 static size_t piece_place(const struct shared *s, size_t piece)
@@ -86,10 +76,10 @@ static int sum_start(struct reduction *r, struct shared *s)
         .out = {.out = s->sum, .dtype = HEARTH_F32, .divisor = 1},
     };
     array.algo = rounds_algo(r, &array.codec, array.count);
-    int status = rounds_open(r, &array, &s->rounds);
-    if (status == HEARTH_OK)
+    s->rounds = rounds_open(r, &array);
+    if (s->rounds)
         rounds_offer(s->rounds, 0);
-    return status;
+    return s->rounds ? HEARTH_OK : r->error.status;
 }
 
 static void gather_next(void *arg, size_t piece)
@@ -116,7 +106,7 @@ static enum step shared_step(struct reduction *r)
 {
     struct shared *s = r->work;
     if (!s->rounds)
-        return sum_start(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+        return step_of(sum_start(r, s));
     enum step step = rounds_step(s->rounds, r);
     if (step != STEP_WAIT || s->gathered == s->pieces)
         return step;

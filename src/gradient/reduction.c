@@ -170,6 +170,15 @@ int sub_finish(struct reduction *r, struct sub *sub)
     return error.status;
 }
 
+enum step sub_await(struct reduction *r, struct sub *sub)
+{
+    if (!sub_ended(sub)) {
+        r->awaits = sub;
+        return STEP_WAIT;
+    }
+    return sub_finish(r, sub) == HEARTH_OK ? STEP_DONE : STEP_FAILED;
+}
+
 void sub_cancel(struct reduction *r, struct sub *sub)
 {
     if (!sub->request)
@@ -202,7 +211,9 @@ int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, voi
 void *reduction_take(struct reduction *r, size_t len)
 {
     void *block = codec_pool_take(r->pool, len);
-    if (!block)
+    if (block)
+        codec_pool_list(&r->blocks, block);
+    else
         fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for its shadows and buffers");
     return block;
 }
@@ -373,10 +384,17 @@ static void state_commit(struct reduction *r)
     state->plain_bytes += plain_bytes(r);
 }
 
+void method_close(struct reduction *r, bool failed)
+{
+    if (r->work)
+        r->method->close(r, failed);
+    r->work = NULL;
+}
+
 /* Ends all that is in flight; nobody waits for us. */
 static void let_go(struct reduction *r, bool failed)
 {
-    r->method->close(r, failed);
+    method_close(r, failed);
     sub_cancel(r, &r->vote_sub);
     if (failed && r->hidden)
         reduction_refuse(r, r->hidden);
@@ -398,25 +416,21 @@ static enum step fail(struct reduction *r, bool ours)
 
 static enum step failing(struct reduction *r)
 {
-    if (r->opening_sub.request && !sub_ended(&r->opening_sub)) {
-        r->awaits = &r->opening_sub;
-        return STEP_WAIT;
-    }
-    if (r->opening_sub.request) {
-        struct error why = r->error;
-        if (sub_finish(r, &r->opening_sub) == HEARTH_OK && openings_check(r) == HEARTH_OK)
-            r->error = why;
-    }
+    struct error why = r->error;
+    enum step step = r->opening_sub.request ? sub_await(r, &r->opening_sub) : STEP_FAILED;
+    if (step == STEP_WAIT)
+        return step;
+    if (step == STEP_DONE && openings_check(r) == HEARTH_OK)
+        r->error = why;
     return STEP_FAILED;
 }
 
 static enum step voting(struct reduction *r)
 {
-    if (!sub_ended(&r->vote_sub)) {
-        r->awaits = &r->vote_sub;
-        return STEP_WAIT;
-    }
-    if (sub_finish(r, &r->vote_sub) != HEARTH_OK || votes_check(r) != HEARTH_OK)
+    enum step step = sub_await(r, &r->vote_sub);
+    if (step == STEP_WAIT)
+        return step;
+    if (step == STEP_FAILED || votes_check(r) != HEARTH_OK)
         return fail(r, false);
     if (r->call.state)
         tensor_commits(r->call.state);
@@ -474,13 +488,10 @@ enum step reduction_step(struct reduction *r, uint64_t now_ns)
 
 static void reduction_free(struct reduction *r)
 {
-    struct codec_pool *w = r->pool;
     if (r->call.state)
         atomic_store(&r->call.state->busy, false);
-    codec_pool_give(w, r->shadow_block);
-    codec_pool_give(w, r->votes);
-    codec_pool_give(w, r->openings);
-    codec_pool_give(w, r);
+    codec_pool_give_all(r->pool, &r->blocks);
+    codec_pool_give(r->pool, r);
 }
 
 void reduction_settle(struct reduction *r)
@@ -534,10 +545,9 @@ static int shadow_make(struct reduction *r)
     }
     if (!needed && (!r->call.feedback || !r->call.residual))
         return HEARTH_OK;
-    r->shadow_block = reduction_take(r, len);
     r->e_old = r->call.feedback ? r->call.residual : NULL;
-    r->e_new = r->shadow_block;
-    return r->shadow_block ? HEARTH_OK : r->error.status;
+    r->e_new = reduction_take(r, len);
+    return r->e_new ? HEARTH_OK : r->error.status;
 }
 
 static void cancel_by_request(void *arg)
@@ -561,6 +571,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     memset(r, 0, sizeof *r);
     list_init(&r->item);
     list_init(&r->own.item);
+    list_init(&r->blocks);
     r->compound = &r->own;
     r->pool = w;
     r->call = *call;

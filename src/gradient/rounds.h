@@ -17,7 +17,7 @@ struct array {
 
 struct rounds;
 
-int MUST_CHECK rounds_open(struct reduction *r, const struct array *array, struct rounds **out);
+struct rounds *rounds_open(struct reduction *r, const struct array *array); /* NULL: see r->error */
 /* Only so many of the array's first elements are there yet; all, unless this is called. */
 void rounds_offer(struct rounds *rounds, size_t available);
 enum step rounds_step(struct rounds *rounds, struct reduction *r);

@@ -21,6 +21,11 @@
 
 enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction->error says why */
 
+static inline enum step step_of(int status)
+{
+    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
+
 /* One operation that the reduction is made of. */
 struct sub {
     hearth_request *request; /* NULL: not started, or finished with */
@@ -34,12 +39,12 @@ enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3 }; /* tracks on the inner 
 struct reduction;
 
 struct method {
-    /* Takes the memory it needs. HEARTH_OK, or a status with reduction->error. */
+    /* Takes the memory it needs; sets reduction->work. HEARTH_OK, or a status with reduction->error. */
     int (*open)(struct reduction *r);
     int (*enter)(struct reduction *r); /* before the opening: finds further groups; NULL: there are none */
     enum step (*step)(struct reduction *r);
     void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
-    void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */
+    void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; only if it was opened */
     size_t (*memory)(const struct reduction_call *call, int size);
     bool works_in_shadow; /* needs e_new even where nothing is kept */
 };
@@ -89,10 +94,10 @@ struct reduction {
     uint64_t key;
     hearth_group *hidden; /* the inner group that it runs on */
     const struct method *method;
-    void *work;         /* the method's */
+    void *work;         /* the method's; NULL: it is not open */
+    struct list blocks; /* memory of the codec pool that it has */
     void *e_old;        /* residual before, or NULL */
     void *e_new;        /* shadow of the residual, or NULL: nothing is kept */
-    void *shadow_block; /* e_new, if it is the codec pool's */
     struct energy energy;
     uint64_t sent_bytes;
     uint64_t compress_ns, expand_ns; /* of work so far */
@@ -118,6 +123,8 @@ int MUST_CHECK sub_start(struct reduction *r, hearth_group *group, struct sub *s
 bool sub_ended(const struct sub *sub);
 /* It has ended: its status; a failure is in r->error. */
 int MUST_CHECK sub_finish(struct reduction *r, struct sub *sub);
+/* STEP_WAIT: it has not ended; STEP_DONE: it has, and well; STEP_FAILED. */
+enum step sub_await(struct reduction *r, struct sub *sub);
 void sub_cancel(struct reduction *r, struct sub *sub); /* for r->error; harmless if it is not in flight */
 /* all_gather of `len` bytes a member in place, all_to_all of `len` bytes for each. */
 int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint32_t track);
@@ -135,8 +142,9 @@ const struct method *method_of_codec(const struct codec *codec);         /* of a
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 
-/* Memory of the codec pool; a failure is in r->error. */
+/* Memory of the codec pool, until the end or codec_pool_give; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);
+void method_close(struct reduction *r, bool failed); /* if it is open */
 /* Of pieces that run side by side each has its own energy: zero, [pieces]. They are added in their order. */
 struct energy *reduction_energies(struct reduction *r, size_t pieces);
 void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces);
