@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compress/ratio.h"
+#include "core/text_buf.h"
 
 #define RANK_MAX  32u
 #define CHUNK_MIN 64u
@@ -76,6 +77,51 @@ struct parser {
     unsigned seen; /* options of the last codec, as bits */
     struct error *error;
 };
+
+/* ---- text ---- */
+
+static void print_codec(struct text_buf *buf, const struct codec *codec)
+{
+    char ratio[RATIO_TEXT_MAX];
+
+    text_buf_print(buf, "%s", kinds[codec->kind].name);
+    if (kinds[codec->kind].number == NUMBER_RATIO) {
+        ratio_text(codec->ratio, ratio);
+        text_buf_print(buf, ":%s", ratio);
+    }
+    if (kinds[codec->kind].number == NUMBER_RANK)
+        text_buf_print(buf, ":%u", codec->rank);
+    if (codec->stochastic)
+        text_buf_print(buf, ",stochastic");
+    if (codec->chunk)
+        text_buf_print(buf, ",chunk=%u", codec->chunk);
+    if (codec->values != VALUES_F32)
+        text_buf_print(buf, ",values=%s", values_names[codec->values]);
+    if (codec->rows)
+        text_buf_print(buf, ",rows=%llu", (unsigned long long)codec->rows);
+    if (codec->alternate)
+        text_buf_print(buf, ",alternate");
+    if (!codec->feedback)
+        text_buf_print(buf, ",feedback=off");
+}
+
+void codec_text(const struct codec *codec, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    print_codec(&buf, codec);
+}
+
+size_t codec_list_text(const struct codec_list *list, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    for (int i = 0; i < list->count; i++) {
+        text_buf_print(&buf, "%s", i > 0 ? "," : list->automatic ? "auto:" : "");
+        print_codec(&buf, &list->codec[i]);
+    }
+    return buf.len;
+}
 
 /* ---- errors ---- */
 
@@ -275,7 +321,6 @@ static int check_whole(const struct parser *parser)
 {
     const struct codec_list *list = parser->list;
     struct item whole = {parser->text, strlen(parser->text)};
-    char text[CODEC_TEXT_MAX + 1];
 
     for (int i = 0; i < list->count; i++) {
         if (list->codec[i].stochastic && list->codec[i].feedback)
@@ -284,8 +329,7 @@ static int check_whole(const struct parser *parser)
             if (codecs_equal(&list->codec[i], &list->codec[k]))
                 return bad(parser, whole, "a codec is there twice");
     }
-    codec_list_text(list, text, sizeof text);
-    if (strlen(text) >= CODEC_TEXT_MAX)
+    if (codec_list_text(list, NULL, 0) >= CODEC_TEXT_MAX)
         return bad(parser, whole, "longer than 255 bytes");
     return HEARTH_OK;
 }
@@ -309,77 +353,6 @@ int codec_parse(const char *text, struct codec_list *list, struct error *error)
     if (!status)
         *list = parsed;
     return status;
-}
-
-/* ---- text ---- */
-
-/* Text that grows in a buffer and is cut at its end. */
-struct codec_page {
-    char *text;
-    size_t len, size;
-};
-
-static void page_add(struct codec_page *page, const char *words)
-{
-    for (; *words && page->len + 1 < page->size; words++)
-        page->text[page->len++] = *words;
-    if (page->size > 0)
-        page->text[page->len] = '\0';
-}
-
-static void page_add_count(struct codec_page *page, const char *words, uint64_t value)
-{
-    char digits[24];
-
-    snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
-    page_add(page, words);
-    page_add(page, digits);
-}
-
-static void page_add_codec(struct codec_page *page, const struct codec *codec)
-{
-    char ratio[RATIO_TEXT_MAX];
-
-    page_add(page, codec_kind_name(codec->kind));
-    if (kinds[codec->kind].number == NUMBER_RATIO) {
-        ratio_text(codec->ratio, ratio);
-        page_add(page, ":");
-        page_add(page, ratio);
-    }
-    if (kinds[codec->kind].number == NUMBER_RANK)
-        page_add_count(page, ":", codec->rank);
-    if (codec->stochastic)
-        page_add(page, ",stochastic");
-    if (codec->chunk)
-        page_add_count(page, ",chunk=", codec->chunk);
-    if (codec->values != VALUES_F32) {
-        page_add(page, ",values=");
-        page_add(page, values_names[codec->values]);
-    }
-    if (codec->rows)
-        page_add_count(page, ",rows=", codec->rows);
-    if (codec->alternate)
-        page_add(page, ",alternate");
-    if (!codec->feedback)
-        page_add(page, ",feedback=off");
-}
-
-void codec_text(const struct codec *codec, char *text, size_t size)
-{
-    struct codec_page page = {.text = text, .size = size};
-
-    page_add_codec(&page, codec);
-}
-
-void codec_list_text(const struct codec_list *list, char *text, size_t size)
-{
-    struct codec_page page = {.text = text, .size = size};
-
-    page_add(&page, list->automatic ? "auto:" : "");
-    for (int i = 0; i < list->count; i++) {
-        page_add(&page, i > 0 ? "," : "");
-        page_add_codec(&page, &list->codec[i]);
-    }
 }
 
 const char *codec_kind_name(enum codec_kind kind)
@@ -407,13 +380,5 @@ struct codec codec_of_values(enum codec_values values)
 
 bool codec_is_blockwise(const struct codec *codec)
 {
-    switch (codec->kind) {
-    case CODEC_RANDOMK:
-    case CODEC_POWERSGD:
-        return false;
-    case CODEC_TOPK:
-        return codec->chunk != 0;
-    default:
-        return true;
-    }
+    return codec->kind < CODEC_TOPK || (codec->kind == CODEC_TOPK && codec->chunk != 0);
 }

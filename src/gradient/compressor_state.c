@@ -13,7 +13,6 @@
 
 #define SCALE_MIN 1e-30 /* within, a factor is a number in f32 too */
 #define SCALE_MAX 1e30
-#define SUM_LANES 8
 
 /* ---- which tensors are meant ---- */
 
@@ -74,7 +73,7 @@ static double largest_of(const struct tensor_state *state)
     if (!state->residual)
         return 0;
     if (state->dtype != HEARTH_F64) {
-        uint32_t bits = largest_bits(kernels_best(), state->residual, state->count);
+        uint32_t bits = kernels_best()->quant->largest(state->residual, state->count);
         float magnitude;
         memcpy(&magnitude, &bits, sizeof magnitude);
         return (double)magnitude;
@@ -207,20 +206,6 @@ int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, si
 
 /* ---- counting ---- */
 
-static double square_sum(const struct tensor_state *state)
-{
-    double lane[SUM_LANES] = {0}, sum = 0;
-    const float *e32 = state->residual;
-    const double *e64 = state->residual;
-    for (size_t i = 0; state->residual && i < state->count; i++) {
-        double x = state->dtype == HEARTH_F64 ? e64[i] : (double)e32[i];
-        lane[i % SUM_LANES] += x * x;
-    }
-    for (int i = 0; i < SUM_LANES; i++)
-        sum += lane[i];
-    return sum;
-}
-
 /* 1 where nothing was left behind, or nothing was put in. */
 static double captured_of(const struct energy *energy)
 {
@@ -231,7 +216,7 @@ static double captured_of(const struct energy *energy)
 static void count_all(const struct selection *selected, struct hearth_compressor_stats *stats)
 {
     struct energy energy = {0};
-    double squares = 0;
+    double square = 0;
     *stats = (struct hearth_compressor_stats){.tensors = selected->count};
     for (size_t i = 0; i < selected->count; i++) {
         const struct tensor_state *state = &selected->item[i]->state;
@@ -240,12 +225,13 @@ static void count_all(const struct selection *selected, struct hearth_compressor
         stats->sent_bytes += state->sent_bytes;
         energy.before += state->energy.before;
         energy.after += state->energy.after;
-        squares += square_sum(state);
+        if (state->residual)
+            square += squares(state->dtype, state->residual, 0, state->count);
     }
     if (stats->sent_bytes > 0)
         stats->ratio = (double)stats->plain_bytes / (double)stats->sent_bytes;
     stats->captured = captured_of(&energy);
-    stats->residual_norm = sqrt(squares);
+    stats->residual_norm = sqrt(square);
 }
 
 int hearth_compressor_stats(hearth_compressor *compressor, const char *name,

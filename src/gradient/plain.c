@@ -37,9 +37,10 @@ static void load_piece(struct reduction *r, struct plain *p)
         size_t count = end - p->loaded < CODER_BLOCK ? end - p->loaded : CODER_BLOCK;
         if (load_block(r->kernels, &feed, p->loaded, count, acc) > FINITE_MAX)
             atomic_store(&r->poisoned, true);
-        store_block(r->kernels, &feed, p->loaded, count, acc);
+        stream_block(r->kernels, &feed, p->loaded, count, acc);
         p->loaded += count;
     }
+    r->kernels->stream_end();
 }
 
 static int sum_start(struct reduction *r, struct plain *p)

@@ -146,7 +146,7 @@ static void project_piece(void *arg, size_t piece)
 /* Poisoned input must not travel; the vote tells all. */
 static void make_harmless(struct reduction *r, float *factor, size_t count)
 {
-    if (atomic_load(&r->poisoned) || largest_bits(r->kernels, factor, count) > FINITE_MAX) {
+    if (atomic_load(&r->poisoned) || r->kernels->quant->largest(factor, count) > FINITE_MAX) {
         atomic_store(&r->poisoned, true);
         memset(factor, 0, count * sizeof *factor);
     }

@@ -22,15 +22,6 @@ enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
 
 /* ---- words ---- */
 
-static void describe(const struct reduction *r, char *text, size_t size)
-{
-    char codec[CODEC_TEXT_MAX];
-    const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
-    codec_text(&r->call.codec, codec, sizeof codec);
-    snprintf(text, size, NAME " #%llu%s by %.60s on rank %d of %d", (unsigned long long)r->compound->sequence,
-             tag_text(r->opts.tag).s, codec, group_rank(group), group_size(group));
-}
-
 static int fail_with(struct reduction *r, int status, int rank, const char *reason)
 {
     return error_set(&r->error, status, rank, "%s", reason);
@@ -39,11 +30,15 @@ static int fail_with(struct reduction *r, int status, int rank, const char *reas
 /* Its failure with its name, as its caller hears of it. */
 static struct error named_error(const struct reduction *r)
 {
-    char name[200];
+    char codec[CODEC_TEXT_MAX];
+    const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
     struct error error = r->error;
-    describe(r, name, sizeof name);
-    if (error.status != HEARTH_OK)
-        error_wrap(&error, &r->error, "%s: %s", name, r->error.text);
+    if (error.status == HEARTH_OK)
+        return error;
+    codec_text(&r->call.codec, codec, sizeof codec);
+    error_wrap(&error, &r->error, NAME " #%llu%s by %.60s on rank %d of %d: %s",
+               (unsigned long long)r->compound->sequence, tag_text(r->opts.tag).s, codec, group_rank(group),
+               group_size(group), r->error.text);
     return error;
 }
 

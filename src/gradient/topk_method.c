@@ -10,6 +10,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "compress/load.h"
 #include "core/bytes.h"
 #include "gradient/codec_pool.h"
 #include "gradient/round_cut.h"
@@ -96,20 +97,14 @@ static void choose_zeros(struct sparse *found, size_t keep)
 
 #define ENERGY_EVERY ((size_t)16) /* blocks */
 
-static double square_at(const struct reduction *r, size_t at)
-{
-    double x =
-        r->call.dtype == HEARTH_F64 ? ((const double *)r->e_new)[at] : (double)((const float *)r->e_new)[at];
-    return x * x;
-}
-
 /* The shadow holds the sums of input and residual still; what was found will leave it. */
 static void measure(struct reduction *r, const struct sparse *found)
 {
     struct energy energy = {0};
-    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK)
-        for (size_t at = first; at < first + CODER_BLOCK && at < r->call.count; at++)
-            energy.before += square_at(r, at);
+    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK) {
+        size_t left = r->call.count - first, count = left < CODER_BLOCK ? left : CODER_BLOCK;
+        energy.before += squares(r->call.dtype, r->e_new, first, count);
+    }
     energy.after = energy.before;
     for (size_t i = 0; i < found->count; i++)
         if (found->index[i] / CODER_BLOCK % ENERGY_EVERY == 0)
@@ -149,13 +144,7 @@ static struct sparse slice_take(const struct sparse *list, size_t *at, size_t fi
 
 static void residual_add(struct reduction *r, size_t first, const struct sparse *list)
 {
-    if (r->call.dtype != HEARTH_F64) {
-        sparse_add(list, (float *)r->e_new + first);
-        return;
-    }
-    double *e_new = (double *)r->e_new + first;
-    for (size_t i = 0; i < list->count; i++)
-        e_new[list->index[i]] += (double)list->value[i];
+    sparse_add(list, r->call.dtype, (uint8_t *)r->e_new + first * residual_size(r->call.dtype));
 }
 
 /* What was sent of the slice leaves the residual, but for what coding it has lost. */
@@ -192,9 +181,9 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
         return r->error.status;
     for (int i = 0; i < r->size; i++) {
         lists[i] = room;
+        lists[i].count = counts[i];
         struct error found;
-        if (sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &found) !=
-            HEARTH_OK)
+        if (sparse_decode(&r->call.codec, r->kernels, bytes, range, &lists[i], &found) != HEARTH_OK)
             return reduction_blame(r, i, found.text);
         bytes += sparse_len(&r->call.codec, counts[i], range);
         room.index += counts[i];
@@ -358,10 +347,9 @@ static int chosen_end(struct reduction *r, struct whole *w)
         if (count > codec_keeps(&r->call.codec, range) || load_u32(bytes + 4) > 1)
             return reduction_blame(r, p, "it chose more of its part than there may be");
         overflows = overflows || load_u32(bytes + 4) == 1;
-        struct sparse list = room;
+        struct sparse list = {count, room.index, room.value};
         struct error found;
-        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &found) !=
-            HEARTH_OK)
+        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, range, &list, &found) != HEARTH_OK)
             return reduction_blame(r, p, found.text);
         for (size_t i = 0; i < count; i++)
             list.index[i] += (uint32_t)part_begin(r, p);
