@@ -299,7 +299,7 @@ static bool counts_equal(const size_t *a, const size_t *b, int size)
     return memcmp(a, b, (size_t)size * sizeof *a) == 0;
 }
 
-/* But for their counts. The view's fields (size, host, chunking) are the group's, the same for all its calls. */
+/* But for their counts. The view's fields (size, host, chunking) are the same for all calls of a group. */
 static bool call_alike(const struct plan_call *a, const struct plan_call *b)
 {
     return a->kind == b->kind && a->algo == b->algo && a->count == b->count && a->root == b->root &&

@@ -355,11 +355,6 @@ int codec_parse(const char *text, struct codec_list *list, struct error *error)
     return status;
 }
 
-const char *codec_kind_name(enum codec_kind kind)
-{
-    return kinds[kind].name;
-}
-
 /* ---- what follows from the numbers ---- */
 
 size_t codec_keeps(const struct codec *codec, size_t count)

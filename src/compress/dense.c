@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codecs that send every element, block by block. Sub-blocks of 256 have a scale each, where there are scales.
+/* Codecs that send every element, block by block. Where there are scales, sub-blocks of 256 have one each.
  *
  *   none    f32 as they are.
  *   bf16    has the range of f32 and needs no scale.
  *   fp16    has not: each sub-block has a power of two that brings its largest number to [2^14, 2^15), where
  *           rounding cannot overflow and where all down to a 2^28th of it keep their 11 bits.
- *   int8    the scale is the largest magnitude / 127 rounded up to a bf16, an element an integer of -127..127.
+ *   int8    the scale is the largest magnitude / 127 rounded up to a bf16, elements are integers -127..127.
  *           An integer of 7 bits times a scale of 8 is exact in f32, so what is left is rounded once. Scales
  *           have a floor, the least normal number: below half of it all goes to the residual. Rounded to
- *           nearest even, or at random (stochastic): then a hash of the key and of the element's index is added
- *           before rounding, so that threads and widths of registers change nothing.
+ *           nearest even, or at random (stochastic): then a hash of the key and of the element's index is
+ *           added before rounding, so that threads and widths of registers change nothing.
  *   onebit  the signs, and the mean magnitude as a bf16. It lives by error feedback. */
 #include "compress/block.h"
 #include "compress/scale.h"

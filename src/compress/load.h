@@ -24,14 +24,14 @@ static inline uint32_t magnitude(float x)
 uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
                     float *acc);
 /* e_new[offset + i] = what is left when `left` remains of acc: f32 as it is; f64 together with what rounding
- * acc had cost (x and e must still be as they were). Goes past the caches: other threads may look at e_new after
- * kernels->stream_end only. e_new NULL: nothing. */
+ * acc had cost (x and e must still be as they were). Goes past the caches: other threads may look at e_new
+ * after kernels->stream_end only. e_new NULL: nothing. */
 void stream_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
                   const float *left);
 /* out[offset + i] = x[i], rounded to the type. Goes past the caches. */
 void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out, size_t offset, size_t count,
                const float *x);
-/* The sum of the squares of [offset, offset + count) of a residual of a tensor of that type; f32: of an array. */
+/* The sum of the squares of [offset, offset + count) of the residual of a tensor of that type. */
 double squares(enum hearth_dtype dtype, const void *x, size_t offset, size_t count);
 /* e_new[offset + i] += left[i]. */
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,

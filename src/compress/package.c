@@ -456,26 +456,6 @@ static int unpack_parts(struct unpacking *unpacking)
                         unpacking->error);
 }
 
-/* The tensor is 0 but where the list says otherwise. False: a value is not finite. */
-static bool spread(const struct sparse *list, enum hearth_dtype dtype, size_t count, void *out)
-{
-    const struct kernels *kernels = kernels_best();
-    size_t size = dtype_size(dtype);
-
-    memset(out, 0, count * size);
-    for (size_t i = 0; i < list->count; i++) {
-        uint8_t *at = (uint8_t *)out + list->index[i] * size;
-        double wide = list->value[i];
-        if (!isfinite(list->value[i]))
-            return false;
-        if (dtype == HEARTH_F64)
-            memcpy(at, &wide, sizeof wide);
-        else
-            kernels->narrow(dtype, at, &list->value[i], 1);
-    }
-    return true;
-}
-
 static int unpack_topk(struct unpacking *unpacking)
 {
     size_t count = unpacking->package.count, keep = codec_keeps(&unpacking->codec, count);
@@ -484,9 +464,12 @@ static int unpack_topk(struct unpacking *unpacking)
 
     int status = sparse_decode(&unpacking->codec, unpacking->kernels, unpacking->payload, count, &list,
                                unpacking->error);
-    if (!status && !spread(&list, unpacking->package.dtype, count, unpacking->out))
-        status = HEARTH_POISONED;
-    return status;
+    if (status)
+        return status;
+    if (!all_finite(list.value, keep, 1))
+        return HEARTH_POISONED;
+    sparse_write(&list, unpacking->kernels, unpacking->package.dtype, count, unpacking->out);
+    return HEARTH_OK;
 }
 
 static int unpack_randomk(struct unpacking *unpacking)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as bytes: scales of blocks and of lists (how many a block has, bf16 as bits), and floats. Only for the
- * files of this room. */
+/* Numbers as bytes: scales of blocks and of lists (how many a block has, bf16 as bits), and floats. Only for
+ * the files of this room. */
 #pragma once
 
 #include "core/bytes.h"

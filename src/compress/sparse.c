@@ -71,6 +71,18 @@ void sparse_put(const struct sparse *list, enum hearth_dtype dtype, void *target
             ((float *)target)[list->index[i]] = list->value[i];
 }
 
+void sparse_write(const struct sparse *list, const struct kernels *kernels, enum hearth_dtype dtype,
+                  size_t count, void *tensor)
+{
+    size_t size = dtype_size(dtype);
+    memset(tensor, 0, count * size);
+    if (size >= sizeof(float))
+        sparse_put(list, dtype, tensor);
+    else
+        for (size_t i = 0; i < list->count; i++)
+            kernels->narrow(dtype, (uint8_t *)tensor + list->index[i] * size, &list->value[i], 1);
+}
+
 /* ---- merging: a heap of the lists, the one with the lowest index on top, of equal ones the first ------- */
 
 struct merge {

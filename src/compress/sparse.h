@@ -49,8 +49,8 @@ size_t sparse_len(const struct codec *codec, size_t keep, size_t count);
 /* Writes sparse_len bytes; list->value[i] becomes what the coded value lacks of it. All values finite. */
 void sparse_encode(const struct codec *codec, const struct kernels *kernels, struct sparse *list,
                    size_t count, uint8_t *bytes);
-/* As many entries as list->count says, for which there is room. Checked: HEARTH_PROTOCOL with a text if indices
- * are not ascending or not below `count`, a scale is not a number, bits that must be 0 are not. */
+/* As many entries as list->count says, for which there is room. Checked: HEARTH_PROTOCOL with a text if
+ * indices are not ascending or not below `count`, a scale is not a number, bits that must be 0 are not. */
 int MUST_CHECK sparse_decode(const struct codec *codec, const struct kernels *kernels, const uint8_t *bytes,
                              size_t count, struct sparse *list, struct error *error);
 
@@ -58,6 +58,9 @@ int MUST_CHECK sparse_decode(const struct codec *codec, const struct kernels *ke
 void sparse_add(const struct sparse *list, enum hearth_dtype dtype, void *target);
 /* target[index] = value, likewise. */
 void sparse_put(const struct sparse *list, enum hearth_dtype dtype, void *target);
+/* The tensor is 0 but where the list says otherwise. */
+void sparse_write(const struct sparse *list, const struct kernels *kernels, enum hearth_dtype dtype,
+                  size_t count, void *tensor);
 /* Merges lists in the order given: where several have an index their values are added in that order, in f32.
  * `sum` has room for the entries of all lists together. At most CODER_PAYLOADS_MAX lists. */
 void sparse_merge(const struct sparse *lists, int list_count, struct sparse *sum);

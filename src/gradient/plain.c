@@ -13,8 +13,6 @@ struct plain {
     bool summed;
 };
 
-#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
-
 static int plain_open(struct reduction *r)
 {
     struct plain *p = reduction_take(r, sizeof *p);
@@ -24,23 +22,6 @@ static int plain_open(struct reduction *r)
     *p = (struct plain){.sum = sum};
     r->work = p;
     return HEARTH_OK;
-}
-
-/* The sum is laid down where a residual would be. */
-static void load_piece(struct reduction *r, struct plain *p)
-{
-    float acc[CODER_BLOCK];
-    struct feed feed = reduction_feed(r);
-    feed.e_new = p->sum;
-    size_t end = p->loaded + PIECE < r->call.count ? p->loaded + PIECE : r->call.count;
-    while (p->loaded < end) {
-        size_t count = end - p->loaded < CODER_BLOCK ? end - p->loaded : CODER_BLOCK;
-        if (load_block(r->kernels, &feed, p->loaded, count, acc) > FINITE_MAX)
-            atomic_store(&r->poisoned, true);
-        stream_block(r->kernels, &feed, p->loaded, count, acc);
-        p->loaded += count;
-    }
-    r->kernels->stream_end();
 }
 
 static int sum_start(struct reduction *r, struct plain *p)
@@ -60,7 +41,7 @@ static enum step plain_step(struct reduction *r)
 {
     struct plain *p = r->work;
     if (p->loaded < r->call.count) {
-        load_piece(r, p);
+        p->loaded = reduction_load(r, r->e_old, p->sum, p->loaded);
         if (p->loaded < r->call.count)
             return STEP_MORE;
         return step_of(sum_start(r, p));

@@ -13,7 +13,6 @@
 #include "compress/load.h"
 #include "core/hash.h"
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
 
 #define PIECE   (1u << 20) /* elements of a piece of work, about */
 #define LABEL_Q 1          /* so that factors are drawn by different keys */

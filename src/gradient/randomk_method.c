@@ -4,7 +4,6 @@
 #include "compress/randomk.h"
 
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
 
 #define PIECE (1u << 20) /* elements that one piece of gathering covers, about */
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a compressed all-reduce: opening, method, vote, commit; and its failures. */
-#include "gradient/reduction.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +8,6 @@
 #include "core/derived_id.h"
 #include "core/hash.h"
 #include "gradient/codec_pool.h"
-#include "gradient/tensors.h"
 
 #define NAME          "all_reduce_compressed"
 #define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
@@ -40,11 +37,6 @@ static struct error named_error(const struct reduction *r)
                (unsigned long long)r->compound->sequence, tag_text(r->opts.tag).s, codec, group_rank(group),
                group_size(group), r->error.text);
     return error;
-}
-
-int reduction_fail(struct reduction *r, int status, const char *reason)
-{
-    return fail_with(r, status, r->rank, reason);
 }
 
 int reduction_poison(struct reduction *r)
@@ -242,11 +234,10 @@ static void opening_write(const struct reduction *r, struct call_opening *o)
     snprintf(o->codec_text, sizeof o->codec_text, "%.63s", text); /* the hash is of all of it */
 }
 
+/* In all but weight and words. */
 static bool openings_agree(const struct call_opening *a, const struct call_opening *b)
 {
-    return a->magic == b->magic && a->codec == b->codec && a->count == b->count && a->rows == b->rows &&
-           a->key == b->key && a->step == b->step && a->dtype == b->dtype && a->op == b->op &&
-           a->algo == b->algo && a->flags == b->flags;
+    return memcmp(a, b, offsetof(struct call_opening, weight)) == 0;
 }
 
 /* "1000 f32 sum by topk:0.01 (owner), step 3" */
@@ -590,6 +581,17 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     return NULL;
 }
 
+/* It does not begin: r->error says why. */
+static int give_up(struct reduction *r)
+{
+    int status = r->error.status;
+    let_go(r, true);
+    sub_cancel(r, &r->opening_sub);
+    *error_last() = named_error(r);
+    reduction_free(r);
+    return status;
+}
+
 /* Makes it and starts the opening. What fails here is told to the others, so that they do not wait. */
 static int reduction_begin(const struct reduction_call *call, bool stays, struct reduction **out)
 {
@@ -606,11 +608,7 @@ static int reduction_begin(const struct reduction_call *call, bool stays, struct
         *out = r;
         return HEARTH_OK;
     }
-    let_go(r, true);
-    sub_cancel(r, &r->opening_sub);
-    *error_last() = named_error(r);
-    reduction_free(r);
-    return status;
+    return give_up(r);
 }
 
 int work_run(const struct reduction_call *call)
@@ -655,11 +653,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
             return HEARTH_OK;
     }
     fail_with(r, status, r->rank, hearth_status_text(status));
-    *error_last() = named_error(r);
-    let_go(r, true);
-    sub_cancel(r, &r->opening_sub);
     if (made)
         node_drop_request(made);
-    reduction_free(r);
-    return status;
+    return give_up(r);
 }

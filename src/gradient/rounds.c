@@ -7,8 +7,6 @@
  *
  * A round lives in a place with its own buffers. Rounds are encoded, merged and decoded in order, so that the
  * operations of one tag start in the same order on all members. */
-#include "gradient/rounds.h"
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -157,6 +155,16 @@ static int job_end(struct round_job *job)
     if (status == HEARTH_POISONED)
         return reduction_poison(job->r);
     return status == HEARTH_OK ? status : reduction_blame(job->r, job->error.rank, job->error.text);
+}
+
+static struct feed feed_at(const struct feed *feed, size_t offset)
+{
+    struct feed part = *feed;
+    size_t step = residual_size(feed->dtype);
+    part.x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
+    part.e = feed->e ? (const uint8_t *)feed->e + offset * step : NULL;
+    part.e_new = feed->e_new ? (uint8_t *)feed->e_new + offset * step : NULL;
+    return part;
 }
 
 /* The feed of a part. Where the array names no key, the reduction's: it is known only since the opening. */

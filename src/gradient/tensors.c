@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/sized.h"
+
 #define ROOM_FIRST 64
 
 bool tensor_name_good(const char *name)
@@ -33,6 +35,40 @@ bool tensor_form_count(struct tensor_form *form)
             return false;
     form->count = empty ? 0 : count;
     return form->count <= (SIZE_MAX >> 1) / sizeof(double);
+}
+
+void hearth_tensor_init_sized(struct hearth_tensor *tensor, size_t size)
+{
+    const struct hearth_tensor defaults = {.dtype = HEARTH_F32};
+    sized_write(tensor, size, &defaults, sizeof defaults);
+}
+
+int tensor_read(const struct hearth_tensor *given, struct hearth_tensor *t, struct tensor_form *form,
+                struct error *error)
+{
+    hearth_tensor_init(t);
+    int status = sized_read(t, sizeof *t, given, "tensor", error);
+    if (status != HEARTH_OK)
+        return status;
+    if (!t->name || !tensor_name_good(t->name))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "a tensor's name has 1 to %d printable characters (ASCII)", TENSOR_NAME_MAX);
+    if (!tensor_dtype_good(t->dtype))
+        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "tensor '%s' is %s; it must be f32, f64, f16 or bf16", t->name,
+                         hearth_dtype_name(t->dtype));
+    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' has %d dimensions; it takes 0 to %d",
+                         t->name, t->ndim, TENSOR_DIMS_MAX);
+    if (t->ndim > 0 && !t->dims)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "dims of tensor '%s' is NULL", t->name);
+    *form = (struct tensor_form){.dtype = t->dtype, .ndim = t->ndim};
+    if (t->ndim > 0)
+        memcpy(form->dims, t->dims, (size_t)t->ndim * sizeof *form->dims);
+    if (!tensor_form_count(form))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' would hold 2^63 bytes or more",
+                         t->name);
+    return HEARTH_OK;
 }
 
 void tensor_form_text(const struct tensor_form *form, char *text, size_t size)

@@ -2,12 +2,11 @@
 /* topk over a whole tensor: lists of chosen elements.
  *
  *   REDUCTION_ALLGATHER  each list goes to all, who add them in rank order
- *   REDUCTION_OWNER      the tensor is cut into one part for each member. How many of its chosen lie in each
- *                        part is told first, then the parts of the lists go to their owners, who add them in
- *                        rank order, choose again, keep the rest in their residual, and send their choice to all
+ *   REDUCTION_OWNER      the tensor has one part for each member. All tell how many of their chosen lie in
+ *                        each part, then the parts of the lists go to their owners, who add them in rank
+ *                        order, choose again, keep the rest in their residual, and send their choice to all
  *
  * Sums stay lists until the end: the buffer is written only when everything has been found good. */
-#include <float.h>
 #include <string.h>
 
 #include "compress/load.h"
@@ -279,12 +278,9 @@ static int exchange_start(struct reduction *r, struct whole *w)
     return sub_start(r, r->hidden, &w->sub, &call, SUB_FIRST);
 }
 
-static bool all_finite(const struct sparse *list)
+static bool overflown(const struct reduction *r, const struct sparse *list)
 {
-    bool finite = true;
-    for (size_t i = 0; i < list->count; i++)
-        finite = finite && list->value[i] >= -FLT_MAX && list->value[i] <= FLT_MAX;
-    return finite;
+    return r->kernels->quant->largest(list->value, list->count) > FINITE_MAX;
 }
 
 /* The owner's work: add, choose again, keep the rest. */
@@ -298,7 +294,7 @@ static int choose_again(struct reduction *r, struct whole *w, bool *overflows)
     int status = lists_add(r, w, w->got, counts, range);
     if (status != HEARTH_OK)
         return status;
-    *overflows = !all_finite(&w->sum);
+    *overflows = overflown(r, &w->sum);
     if (*overflows)
         w->sum.count = 0;
     if (w->sum.count <= keep)
@@ -379,7 +375,7 @@ static int next(struct reduction *r, struct whole *w)
     default:
         w->stage = TOPK_METHOD_DONE;
         status = owner ? chosen_end(r, w) : gather_end(r, w);
-        return status == HEARTH_OK && !all_finite(&w->sum) ? reduction_poison(r) : status;
+        return status == HEARTH_OK && overflown(r, &w->sum) ? reduction_poison(r) : status;
     }
 }
 
@@ -409,19 +405,9 @@ static enum step topk_method_step(struct reduction *r)
 static void topk_method_publish(struct reduction *r)
 {
     struct whole *w = r->work;
-    size_t size = dtype_size(r->call.dtype);
     if (r->divisor != 1.0f)
         r->kernels->divide(HEARTH_F32, w->sum.value, w->sum.count, (double)r->divisor);
-    memset(r->call.buffer, 0, r->call.count * size);
-    if (size >= sizeof(float)) {
-        sparse_put(&w->sum, r->call.dtype, r->call.buffer);
-        return;
-    }
-    uint16_t *out = r->call.buffer, narrow;
-    for (size_t i = 0; i < w->sum.count; i++) {
-        r->kernels->narrow(r->call.dtype, &narrow, &w->sum.value[i], 1);
-        out[w->sum.index[i]] = narrow;
-    }
+    sparse_write(&w->sum, r->kernels, r->call.dtype, r->call.count, r->call.buffer);
 }
 
 static size_t topk_method_memory(const struct reduction_call *call, int size)

@@ -11,9 +11,6 @@
 
 #include "compress/load.h"
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
-
-#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
 
 enum { TWO_LEVEL_LOAD, TWO_LEVEL_REDUCE, TWO_LEVEL_BETWEEN, TWO_LEVEL_BROADCAST, TWO_LEVEL_DONE };
 
@@ -68,14 +65,10 @@ static int two_level_enter(struct reduction *r)
 /* A leader's residual goes through the codec; the others hand theirs over. */
 static void load_piece(struct reduction *r, struct two_level *l)
 {
-    struct feed feed = reduction_feed(r);
-    feed.e = l->leads ? NULL : feed.e;
-    size_t end = l->loaded + PIECE < r->call.count ? l->loaded + PIECE : r->call.count;
-    if (load_block(r->kernels, &feed, l->loaded, end - l->loaded, l->sum + l->loaded) > FINITE_MAX)
-        atomic_store(&r->poisoned, true);
+    size_t from = l->loaded;
+    l->loaded = reduction_load(r, l->leads ? NULL : r->e_old, l->sum, from);
     if (!l->leads && r->e_new)
-        memset((float *)r->e_new + l->loaded, 0, (end - l->loaded) * sizeof(float));
-    l->loaded = end;
+        memset((float *)r->e_new + from, 0, (l->loaded - from) * sizeof(float));
 }
 
 static int reduce_start(struct reduction *r, struct two_level *l)

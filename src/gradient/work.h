@@ -15,9 +15,34 @@
 
 #include <stdatomic.h>
 
-#include "gradient/reduction.h"
+#include "gradient/tensors.h"
 #include "node/node.h"
 #include "os/workers.h"
+
+/* One compressed all-reduce, as it was called. */
+struct reduction_call {
+    hearth_group *group;
+    void *buffer; /* in place */
+    size_t count;
+    enum hearth_dtype dtype;
+    enum hearth_op op;
+    struct codec codec;         /* chosen; the same on all members */
+    enum reduction_algo algo;   /* likewise */
+    size_t rows, columns;       /* powersgd */
+    void *residual;             /* the caller's, updated by one copy at the end; NULL: see state */
+    struct tensor_state *state; /* swapped at the end; NULL: nothing is kept. Its `busy` is set at the start
+                                   and cleared at the end. */
+    bool feedback; /* false: what is not sent is lost; residual and state's residual are not touched */
+    uint64_t key;  /* what codecs draw by; 0: by the operation's number. state: mixed with its step */
+    const struct hearth_opts *opts; /* NULL: the defaults */
+};
+
+/* Arguments are checked here (types, operation, options, the guard's limit). A refused call uses no sequence
+ * number. Errors go to the thread's last error. `request` NULL: waits for the end. */
+int reduction_start(const struct reduction_call *call, hearth_request **request);
+
+/* Memory that the call needs on this member beyond the user's buffers, shadows included. */
+size_t reduction_memory(const struct reduction_call *call, int size);
 
 enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction->error says why */
 
@@ -133,10 +158,9 @@ int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *
 
 /* The inner group of the members that the kind says, ours among them. */
 int MUST_CHECK reduction_inner(struct reduction *r, enum inner_kind kind, hearth_group **out);
-bool leads_host(const struct group_view *view, int rank);                /* it is the first one there */
-void reduction_refuse(struct reduction *r, hearth_group *inner);         /* its members do not wait for us */
-int reduction_fail(struct reduction *r, int status, const char *reason); /* ours: sets r->error */
-const struct method *method_of_codec(const struct codec *codec);         /* of any but none */
+bool leads_host(const struct group_view *view, int rank);        /* it is the first one there */
+void reduction_refuse(struct reduction *r, hearth_group *inner); /* its members do not wait for us */
+const struct method *method_of_codec(const struct codec *codec); /* of any but none */
 
 /* Work on all pieces by the codec pool's threads, before or after what it is done to has been under way. */
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
@@ -152,4 +176,31 @@ int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by
 /* Bytes of that member (of the hidden group) are malformed: sets r->error, HEARTH_PROTOCOL. */
 int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
-struct feed feed_at(const struct feed *feed, size_t offset);
+/* Input and residual (NULL: none) added, from this element on, into an array of the residual's type: gives the
+ * element where it ends. Poison is noted. */
+size_t reduction_load(struct reduction *r, const void *residual, void *sum, size_t from);
+
+/* ---- rounds.c: the sum of one array over all members by a part-wise codec, in rounds that run side by side:
+ * while one is on the wire the next is encoded and the one before is decoded ---- */
+
+struct array {
+    struct codec codec;       /* part-wise */
+    enum reduction_algo algo; /* REDUCTION_ALLGATHER or REDUCTION_OWNER */
+    struct feed feed;         /* key 0: the reduction's, once it is known */
+    size_t count;
+    struct coder_out out; /* divisor 0: the reduction's, once it is known */
+    uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */
+    bool is_tensor;       /* its energy is the reduction's */
+};
+
+struct rounds;
+
+struct rounds *rounds_open(struct reduction *r, const struct array *array); /* NULL: see r->error */
+/* Only so many of the array's first elements are there yet; all, unless this is called. */
+void rounds_offer(struct rounds *rounds, size_t available);
+enum step rounds_step(struct rounds *rounds, struct reduction *r);
+/* Failed: `out` gets back what it held, if `undo` was given. NULL is allowed. */
+void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
+size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t count, int size);
+/* Of a small dense thing: by which way it is summed. */
+enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *codec, size_t count);

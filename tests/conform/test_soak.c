@@ -145,8 +145,8 @@ TEST(test_nonblocking_operations_allocate_nothing)
     fixture_close(&c);
 }
 
-/* Every codec by every algorithm that can be fixed, on numbers that differ in every call: topk over a tensor by
- * owners sends lists whose lengths depend on them. */
+/* Every codec by every algorithm that can be fixed, on numbers that differ in every call: topk over a tensor
+ * by owners sends lists whose lengths depend on them. */
 static void compressed_member(struct fixture *c, int rank, void *arg)
 {
     static const struct {
