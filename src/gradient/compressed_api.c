@@ -94,7 +94,7 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
     return HEARTH_OK;
 }
 
-/* Everything that can be known without the other members. On success the state is ours. */
+/* Everything that can be known without the other members. */
 static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 {
     if (!call->group)
@@ -115,16 +115,6 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         opts->timeout_ms = call->group->node->config.op_timeout_ms;
     call->feedback = call->feedback && call->codec.feedback && (call->residual || call->state);
     call->opts = opts;
-    if (status == HEARTH_OK && call->state && atomic_exchange(&call->state->busy, true))
-        return refuse(call_name, HEARTH_INVALID, "the tensor is in use by another operation");
-    return status;
-}
-
-/* The state is free again. */
-static int release(const struct reduction_call *call, int status)
-{
-    if (call->state)
-        atomic_store(&call->state->busy, false);
     return status;
 }
 
@@ -140,53 +130,18 @@ static bool is_plain(const struct reduction_call *call)
     return plain && !left;
 }
 
-static void plain_count(struct tensor_state *state, size_t count, int size)
-{
-    uint64_t bytes = 2 * (uint64_t)(size - 1) * count * dtype_size(state->dtype) / (uint64_t)size;
-    tensor_commits(state);
-    state->step++;
-    state->energy = (struct energy){0};
-    state->plain_bytes += bytes;
-    state->sent_bytes += bytes;
-}
-
-/* A plain one with a state has ended. */
-static void plain_ended(void *arg, int status)
-{
-    struct tensor_state *state = arg;
-    hearth_done_fn *done = state->done;
-    void *done_arg = state->done_arg;
-    if (status == HEARTH_OK)
-        plain_count(state, state->count, state->members);
-    atomic_store(&state->busy, false);
-    if (done)
-        done(done_arg, status);
-}
-
 static int plain_start(const struct reduction_call *call, hearth_request **request)
 {
-    struct hearth_opts opts = *call->opts;
     struct call plain = {.kind = PLAN_ALL_REDUCE,
                          .source = call->buffer,
                          .target = call->buffer,
                          .count = call->count,
                          .dtype = call->dtype,
                          .op = call->op};
-    if (!request) {
-        int status = call_run(call->group, &plain, &opts);
-        if (call->state && status == HEARTH_OK)
-            plain_count(call->state, call->count, hearth_group_size(call->group));
-        return release(call, status);
-    }
-    if (call->state) {
-        call->state->done = opts.done;
-        call->state->done_arg = opts.done_arg;
-        call->state->members = hearth_group_size(call->group);
-        opts.done = plain_ended;
-        opts.done_arg = call->state;
-    }
-    int status = call_start(call->group, &plain, &opts, request);
-    return status == HEARTH_OK ? status : release(call, status);
+    if (call->state)
+        call->state->plain = true;
+    return request ? call_start(call->group, &plain, call->opts, request)
+                   : call_run(call->group, &plain, call->opts);
 }
 
 /* ---- the way in ---- */
@@ -198,7 +153,6 @@ static int alone_start(const struct reduction_call *call, hearth_request **reque
     struct error none;
     if (call->state)
         tensor_commits(call->state);
-    release(call, HEARTH_OK);
     if (!request) {
         if (task.done)
             task.done(task.done_arg, HEARTH_OK);
@@ -219,13 +173,15 @@ int reduction_start(const struct reduction_call *given, hearth_request **request
     int status = call_check(&call, &opts);
     if (status != HEARTH_OK)
         return status;
+    if (call.state)
+        call.state->plain = false;
     if (hearth_group_size(call.group) == 1 || call.count == 0)
         return alone_start(&call, request);
     if (is_plain(&call))
         return plain_start(&call, request);
     status = guard_check(&call, hearth_group_size(call.group));
     if (status != HEARTH_OK)
-        return release(&call, status);
+        return status;
     return request ? work_start(&call, request) : work_run(&call);
 }
 

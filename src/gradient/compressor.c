@@ -316,13 +316,16 @@ static int claim(hearth_compressor *c, const struct hearth_tensor *tensor, struc
     return status == HEARTH_OK ? HEARTH_OK : refuse_because("compressor_all_reduce", &error);
 }
 
-/* The tensor of an operation that never came to be is forgotten, and with it the shape it gave. */
-static void give_back(hearth_compressor *c, struct operation *o, int status)
+/* The operation has ended. The tensor of one that never came to be is forgotten, and with it the shape it
+ * gave. */
+static void give_back(hearth_compressor *c, struct tensor *tensor, int status, bool forget)
 {
     mutex_lock(&c->lock);
-    o->tensor->in_flight = 0;
-    if (status != HEARTH_OK && o->fresh)
-        tensors_remove(&c->tensors, o->tensor);
+    tensor->in_flight = 0;
+    if (status == HEARTH_OK && tensor->state.plain)
+        tensor_count_plain(&tensor->state, hearth_group_size(c->group));
+    if (forget)
+        tensors_remove(&c->tensors, tensor);
     mutex_unlock(&c->lock);
 }
 
@@ -355,7 +358,7 @@ int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hea
     if (status != HEARTH_OK)
         return status;
     status = reduction_start(&o.call, NULL);
-    give_back(compressor, &o, status);
+    give_back(compressor, o.tensor, status, o.fresh && status != HEARTH_OK);
     return status;
 }
 
@@ -363,12 +366,9 @@ int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hea
 static void ended(void *arg, int status)
 {
     struct tensor *tensor = arg;
-    hearth_compressor *c = tensor->owner;
-    mutex_lock(&c->lock);
-    hearth_done_fn *done = tensor->done;
+    hearth_done_fn *done = tensor->done; /* the tensor may be gone when it is given back */
     void *done_arg = tensor->done_arg;
-    tensor->in_flight = 0;
-    mutex_unlock(&c->lock);
+    give_back(tensor->owner, tensor, status, false);
     if (done)
         done(done_arg, status);
 }
@@ -399,7 +399,7 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
     o.opts.done_arg = o.tensor;
     status = reduction_start(&o.call, request);
     if (status != HEARTH_OK)
-        give_back(compressor, &o, status);
+        give_back(compressor, o.tensor, status, o.fresh);
     else
         note_request(compressor, tensor->name, o.number, *request);
     return status;

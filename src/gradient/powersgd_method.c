@@ -7,6 +7,7 @@
  * The last sum, made orthonormal, is what the next step starts from. M stands in the residual's shadow. */
 #include "compress/powersgd.h"
 
+#include <assert.h>
 #include <float.h>
 #include <string.h>
 
@@ -50,11 +51,7 @@ static int factors_make(struct reduction *r, struct power *p)
     size_t lengths[FACTOR_COUNT] = {[FACTOR_Q] = p->m.columns, [FACTOR_P] = p->m.rows};
     if (!state)
         return HEARTH_OK;
-    for (int i = 0; state->factor_rank != p->m.rank && i < FACTOR_COUNT; i++) {
-        heap_free(state->factor[i]); /* of another rank: of no use */
-        heap_free(state->factor_shadow[i]);
-        state->factor[i] = state->factor_shadow[i] = NULL;
-    }
+    assert(state->factor_rank == 0 || state->factor_rank == p->m.rank); /* tensor_reshape has seen to it */
     state->factor_rank = p->m.rank;
     for (int i = 0; i < FACTOR_COUNT; i++) {
         if (i == FACTOR_P && !r->call.codec.alternate)
@@ -113,11 +110,6 @@ static void power_close(struct reduction *r, bool failed)
 
 /* ---- pieces ---- */
 
-static size_t cut_at(size_t length, size_t piece, size_t pieces)
-{
-    return (size_t)((unsigned __int128)length * piece / pieces);
-}
-
 static void load_piece(void *arg, size_t piece)
 {
     struct reduction *r = arg;
@@ -125,8 +117,8 @@ static void load_piece(void *arg, size_t piece)
     struct feed feed = reduction_feed(r);
     feed.energy = r->call.feedback ? &p->energies[piece] : NULL;
     struct factors factors = {.p = p->p, .q = p->send_p ? p->q : NULL};
-    if (powersgd_load(&p->m, r->kernels, &feed, &factors, cut_at(p->m.rows, piece, p->row_pieces),
-                      cut_at(p->m.rows, piece + 1, p->row_pieces)) != HEARTH_OK)
+    if (powersgd_load(&p->m, r->kernels, &feed, &factors, share_at(p->m.rows, piece, p->row_pieces),
+                      share_at(p->m.rows, piece + 1, p->row_pieces)) != HEARTH_OK)
         atomic_store(&r->poisoned, true);
 }
 
@@ -136,8 +128,8 @@ static void project_piece(void *arg, size_t piece)
     struct power *p = r->work;
     struct feed feed = reduction_feed(r);
     struct factors factors = {.p = p->p_sum, .q = p->q};
-    powersgd_project(&p->m, r->kernels, &feed, &factors, cut_at(p->m.columns, piece, p->column_pieces),
-                     cut_at(p->m.columns, piece + 1, p->column_pieces));
+    powersgd_project(&p->m, r->kernels, &feed, &factors, share_at(p->m.columns, piece, p->column_pieces),
+                     share_at(p->m.columns, piece + 1, p->column_pieces));
 }
 
 /* ---- sums ---- */
@@ -260,8 +252,8 @@ static void finish_piece(void *arg, size_t piece)
     struct powersgd_end end = end_of(r, p);
     end.energy = r->call.feedback ? &p->energies[piece] : NULL;
     /* The factors were found small enough: what is not finite now is so only in the tensor's own type. */
-    int ignored = powersgd_finish(&p->m, r->kernels, &end, cut_at(p->m.rows, piece, p->row_pieces),
-                                  cut_at(p->m.rows, piece + 1, p->row_pieces));
+    int ignored = powersgd_finish(&p->m, r->kernels, &end, share_at(p->m.rows, piece, p->row_pieces),
+                                  share_at(p->m.rows, piece + 1, p->row_pieces));
     (void)ignored;
 }
 
@@ -272,9 +264,7 @@ static void factor_keep(struct reduction *r, struct power *p, int which, const f
     memcpy(next, sum, length * p->m.rank * sizeof *next);
     powersgd_orthonormal(r->kernels, hash_mix(r->key, which == FACTOR_Q ? LABEL_Q : LABEL_P), length,
                          p->m.rank, next);
-    state->factor_shadow[which] = state->factor[which];
-    state->factor[which] = next;
-    state->undo.factor[which] = true;
+    tensor_swap_factor(state, which);
 }
 
 static void power_publish(struct reduction *r)

@@ -49,16 +49,11 @@ static void shared_close(struct reduction *r, bool failed)
     rounds_close(s->rounds, r, failed);
 }
 
-static size_t piece_place(const struct shared *s, size_t piece)
-{
-    return (size_t)((unsigned __int128)s->draw.keep * piece / s->pieces);
-}
-
 static void gather_piece(void *arg, size_t piece)
 {
     struct reduction *r = arg;
     struct shared *s = r->work;
-    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    size_t from = share_at(s->draw.keep, piece, s->pieces), to = share_at(s->draw.keep, piece + 1, s->pieces);
     struct feed feed = reduction_feed(r);
     feed.energy = &s->energies[piece];
     if (from < to && randomk_gather(&s->draw, r->kernels, &feed, from, to, s->values + from) != HEARTH_OK)
@@ -96,7 +91,7 @@ static void gather_some(struct reduction *r, struct shared *s)
     some = some < left ? some : left;
     reduction_compress(r, gather_next, r, some);
     s->gathered += some;
-    rounds_offer(s->rounds, piece_place(s, s->gathered));
+    rounds_offer(s->rounds, share_at(s->draw.keep, s->gathered, s->pieces));
     if (s->gathered == s->pieces)
         reduction_measure(r, s->energies, s->pieces);
 }
@@ -117,7 +112,7 @@ static void scatter_piece(void *arg, size_t piece)
 {
     struct reduction *r = arg;
     struct shared *s = r->work;
-    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    size_t from = share_at(s->draw.keep, piece, s->pieces), to = share_at(s->draw.keep, piece + 1, s->pieces);
     if (from == to)
         return;
     /* Without feedback each is sent so seldom that it must count for those that were not. */

@@ -358,12 +358,8 @@ static void state_commit(struct reduction *r)
         r->kernels->copy_far(r->call.residual, r->e_new, r->call.count * residual_size(r->call.dtype));
     if (!state)
         return;
-    if (r->e_new && r->e_new == state->shadow) {
-        void *before = state->residual;
-        state->residual = state->shadow;
-        state->shadow = before;
-        state->undo.residual = true;
-    }
+    if (r->e_new && r->e_new == state->shadow)
+        tensor_swap_residual(state);
     state->step++;
     state->energy = r->energy;
     state->sent_bytes += r->sent_bytes;
@@ -474,8 +470,6 @@ enum step reduction_step(struct reduction *r, uint64_t now_ns)
 
 static void reduction_free(struct reduction *r)
 {
-    if (r->call.state)
-        atomic_store(&r->call.state->busy, false);
     codec_pool_give_all(r->pool, &r->blocks);
     codec_pool_give(r->pool, r);
 }
@@ -550,8 +544,6 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     struct reduction *r = w ? codec_pool_take(w, sizeof *r) : NULL;
     if (!r) {
         error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "all_reduce_compressed: no memory");
-        if (call->state)
-            atomic_store(&call->state->busy, false);
         return NULL;
     }
     memset(r, 0, sizeof *r);

@@ -101,7 +101,6 @@ static void factors_free(struct tensor_state *state)
 void tensor_forget(struct tensor *tensor)
 {
     struct tensor_state *state = &tensor->state;
-    assert(!state->busy);
     factors_free(state);
     heap_free(state->residual);
     heap_free(state->shadow);
@@ -125,23 +124,42 @@ void tensor_commits(struct tensor_state *state)
                                        .sent_bytes = state->sent_bytes};
 }
 
+void tensor_count_plain(struct tensor_state *state, int size)
+{
+    uint64_t bytes = 2 * (uint64_t)(size - 1) * state->count * dtype_size(state->dtype) / (uint64_t)size;
+    tensor_commits(state);
+    state->step++;
+    state->energy = (struct energy){0};
+    state->plain_bytes += bytes;
+    state->sent_bytes += bytes;
+}
+
+void tensor_swap_residual(struct tensor_state *state)
+{
+    void *before = state->residual;
+    state->residual = state->shadow;
+    state->shadow = before;
+    state->undo.residual = true;
+}
+
+void tensor_swap_factor(struct tensor_state *state, int which)
+{
+    float *before = state->factor[which];
+    state->factor[which] = state->factor_shadow[which];
+    state->factor_shadow[which] = before;
+    state->undo.factor[which] = true;
+}
+
 bool tensor_undo(struct tensor_state *state)
 {
     struct tensor_undo undo = state->undo;
     if (!undo.there)
         return false;
-    if (undo.residual) {
-        void *before = state->shadow;
-        state->shadow = state->residual;
-        state->residual = before;
-    }
-    for (int i = 0; i < FACTOR_COUNT; i++) {
-        float *before = state->factor_shadow[i];
-        if (!undo.factor[i])
-            continue;
-        state->factor_shadow[i] = state->factor[i];
-        state->factor[i] = before;
-    }
+    if (undo.residual)
+        tensor_swap_residual(state);
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        if (undo.factor[i])
+            tensor_swap_factor(state, i);
     state->step = undo.step;
     state->energy = undo.energy;
     state->plain_bytes = undo.plain_bytes;

@@ -2,8 +2,6 @@
 /* The tensors of a compressor, by name: what each looks like and what is kept of it between steps. */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "compress/sparse.h"
 #include "core/error.h"
 #include "core/heap.h"
@@ -33,8 +31,7 @@ struct tensor_undo {
     uint64_t step, plain_bytes, sent_bytes;
 };
 
-/* Owned by its tensor, or by a single call; while an operation is in flight (`busy`) only reduction.c touches
- * it. */
+/* While an operation of the tensor is in flight only that touches it. */
 struct tensor_state {
     enum hearth_dtype dtype;
     size_t count;
@@ -48,10 +45,7 @@ struct tensor_state {
     struct energy energy;  /* of the last step */
     struct topk_hint hint; /* makes selection faster, changes nothing */
     struct tensor_undo undo;
-    _Atomic(bool) busy;
-    hearth_done_fn *done; /* of a plain operation in flight: the caller's, and how many take part */
-    void *done_arg;
-    int members;
+    bool plain; /* the operation in flight is an ordinary all_reduce */
 };
 
 struct tensor {
@@ -95,6 +89,10 @@ void tensor_reshape(struct tensor_state *state, size_t rows, size_t columns, uin
 
 /* A step ends well: before anything of it is kept. */
 void tensor_commits(struct tensor_state *state);
+void tensor_count_plain(struct tensor_state *state, int size); /* a plain one has, among so many members */
+/* What the step has written in the shadow is kept; the shadow keeps what was before. */
+void tensor_swap_residual(struct tensor_state *state);
+void tensor_swap_factor(struct tensor_state *state, int which);
 /* Takes the last step back. False: that cannot be done. */
 bool tensor_undo(struct tensor_state *state);
 void tensor_drop_factors(struct tensor_state *state);

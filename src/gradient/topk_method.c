@@ -39,7 +39,7 @@ static size_t roomy(size_t len)
 
 static size_t part_begin(const struct reduction *r, int part)
 {
-    return (size_t)((unsigned __int128)r->call.count * (unsigned)part / (unsigned)r->size);
+    return share_at(r->call.count, (size_t)part, (size_t)r->size);
 }
 
 static size_t part_count(const struct reduction *r, int part)

@@ -30,8 +30,7 @@ struct reduction_call {
     enum reduction_algo algo;   /* likewise */
     size_t rows, columns;       /* powersgd */
     void *residual;             /* the caller's, updated by one copy at the end; NULL: see state */
-    struct tensor_state *state; /* swapped at the end; NULL: nothing is kept. Its `busy` is set at the start
-                                   and cleared at the end. */
+    struct tensor_state *state; /* swapped at the end; NULL: nothing is kept */
     bool feedback; /* false: what is not sent is lost; residual and state's residual are not touched */
     uint64_t key;  /* what codecs draw by; 0: by the operation's number. state: mixed with its step */
     const struct hearth_opts *opts; /* NULL: the defaults */
@@ -45,6 +44,12 @@ int reduction_start(const struct reduction_call *call, hearth_request **request)
 size_t reduction_memory(const struct reduction_call *call, int size);
 
 enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction->error says why */
+
+/* Where share number `place` of `shares` equal ones begins. */
+static inline size_t share_at(size_t count, size_t place, size_t shares)
+{
+    return (size_t)((unsigned __int128)count * place / shares);
+}
 
 static inline enum step step_of(int status)
 {

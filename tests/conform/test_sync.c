@@ -188,10 +188,7 @@ static void callbacks(struct fixture *c, int rank, void *arg)
 
 TEST(test_ready_in_callbacks)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, callbacks, NULL);
-    fixture_close(&c);
+    fixture_once(3, callbacks, NULL);
 }
 
 /* ---- arguments ---- */
@@ -295,10 +292,7 @@ static void empty(struct fixture *c, int rank, void *arg)
 
 TEST(test_empty_and_later)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, empty, NULL);
-    fixture_close(&c);
+    fixture_once(2, empty, NULL);
 }
 
 TEST(test_more_buckets_than_operations)

@@ -29,11 +29,13 @@ static struct codec codec_of(const char *text)
 TEST(numbers_are_what_the_text_says)
 {
     static const char *const plain[] = {"none", "fp16", "bf16", "int8", "onebit"};
+    char text[CODEC_TEXT_MAX];
     for (int i = 0; i < 5; i++) {
         struct codec codec = codec_of(plain[i]);
         assert_int_equal(codec.kind, i);
         assert_true(codec.feedback);
-        assert_string_equal(codec_kind_name(codec.kind), plain[i]);
+        codec_text(&codec, text, sizeof text);
+        assert_string_equal(text, plain[i]);
     }
     assert_int_equal(codec_of(NULL).kind, CODEC_NONE);
 
