@@ -5,6 +5,7 @@
 
 #include "compress/codec.h"
 #include "core/prng.h"
+#include "numbers.h"
 #include "support/suite.h"
 
 static struct codec_list parsed(const char *text)
@@ -15,15 +16,6 @@ static struct codec_list parsed(const char *text)
     if (codec_parse(text, &list, &error) != HEARTH_OK)
         fail_msg("%s: %s", text ? text : "NULL", error.text);
     return list;
-}
-
-static struct codec codec_of(const char *text)
-{
-    struct codec_list list = parsed(text);
-
-    assert_int_equal(list.count, 1);
-    assert_false(list.automatic);
-    return list.codec[0];
 }
 
 TEST(numbers_are_what_the_text_says)

@@ -30,9 +30,6 @@ static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, H
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-static const struct kernels *sets[SETS_MAX];
-static int set_count;
-
 /* A member's part, of any type, and what becomes of it. */
 static struct member {
     _Alignas(64) uint8_t x[COUNT_MAX * 8];
@@ -548,10 +545,4 @@ TEST(golden_payloads_stay)
             assert_memory_equal(members[0].payload, items[i].bytes, items[i].len);
         }
     }
-}
-
-int main(void)
-{
-    set_count = number_sets(sets);
-    return suite_run();
 }

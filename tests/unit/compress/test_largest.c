@@ -9,9 +9,6 @@
 
 #define COUNT_MAX 40000
 
-static const struct kernels *sets[SETS_MAX];
-static int set_count;
-
 static float x[COUNT_MAX], e[COUNT_MAX], acc[COUNT_MAX], e_new[COUNT_MAX], found_value[COUNT_MAX];
 static uint32_t found_index[COUNT_MAX], expected[COUNT_MAX], rest_index[COUNT_MAX];
 static float rest_value[COUNT_MAX];
@@ -192,10 +189,4 @@ TEST(lists_are_chosen_from)
                 gone += !chosen;
             }
         }
-}
-
-int main(void)
-{
-    set_count = number_sets(sets);
-    return suite_run();
 }

@@ -10,9 +10,6 @@
 
 #define ENTRIES 5000
 
-static const struct kernels *sets[SETS_MAX];
-static int set_count;
-
 static uint32_t index_in[ENTRIES], index_out[ENTRIES];
 static float value_in[ENTRIES], value_out[ENTRIES], value_left[ENTRIES];
 
@@ -319,10 +316,4 @@ TEST(merges_in_the_order_of_lists)
         }
         assert_int_equal(at, sum.count);
     }
-}
-
-int main(void)
-{
-    set_count = number_sets(sets);
-    return suite_run();
 }
