@@ -242,24 +242,24 @@ static int merge_blocks(const struct pass *pass, float *sum)
 }
 
 int coder_merge(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
-                const struct feed *owner, size_t count, uint8_t *target, struct error *error)
+                const struct coder_owner *owner, struct error *error)
 {
     struct pass pass = {.context = block_context_of(codec, kernels),
-                        .feed = owner,
+                        .feed = owner->feed,
                         .payloads = payloads,
-                        .count = count,
-                        .target = target,
+                        .count = owner->count,
+                        .target = owner->target,
                         .error = error};
     bool overflows;
     int status = headers_check(payloads, &overflows, error);
-    pass.context.key = owner->key;
+    pass.context.key = owner->feed->key;
     if (status == HEARTH_OK)
         status = overflows ? HEARTH_POISONED : pass_run(&pass, merge_blocks);
     if (status == HEARTH_PROTOCOL)
         return status;
     if (status == HEARTH_POISONED)
-        memset(target, 0, coder_len(codec, count));
-    store_u64(target, status == HEARTH_POISONED ? PART_OVERFLOWS : 0);
+        memset(owner->target, 0, coder_len(codec, owner->count));
+    store_u64(owner->target, status == HEARTH_POISONED ? PART_OVERFLOWS : 0);
     return HEARTH_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What methods of a compressed all-reduce share: pieces that run side by side, what they measure and read, and
- * inner groups. Those are all members, those of our host, and one of each host; the first call that needs one
- * makes it, and it is kept. */
+/* What methods of a compressed all-reduce share: pieces that run side by side, what they measure and read,
+ * and inner groups. Those are all members, those of our host, and one of each host; the first call that needs
+ * one makes it, and it is kept. */
 #include <string.h>
 
 #include "compress/load.h"

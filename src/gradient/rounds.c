@@ -231,11 +231,12 @@ static void merge_part(void *arg, size_t piece)
     (void)piece; /* it is one */
     for (int i = 0; i < r->size; i++)
         bytes[i] = job->place->got + (size_t)i * job->cut.len;
-    struct feed owner = part_feed(s, r, range.offset);
-    owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
+    struct feed feed = part_feed(s, r, range.offset);
+    feed.key = hash_mix(feed.key, s->merged + 1); /* the coder counts from the part's begin */
     struct payloads all = {.count = r->size, .bytes = bytes};
     uint8_t *sum = job->place->result + (size_t)r->rank * job->cut.len;
-    job_fail(job, coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count, sum, &error), &error);
+    struct coder_owner owner = {&feed, range.count, sum};
+    job_fail(job, coder_merge(&s->array.codec, r->kernels, &all, &owner, &error), &error);
     fill_up(&s->array.codec, range.count, sum, job->cut.len);
 }
 

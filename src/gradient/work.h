@@ -181,8 +181,8 @@ int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by
 /* Bytes of that member (of the hidden group) are malformed: sets r->error, HEARTH_PROTOCOL. */
 int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
-/* Input and residual (NULL: none) added, from this element on, into an array of the residual's type: gives the
- * element where it ends. Poison is noted. */
+/* Input and residual (NULL: none) added, from this element on, into an array of the residual's type: gives
+ * the element where it ends. Poison is noted. */
 size_t reduction_load(struct reduction *r, const void *residual, void *sum, size_t from);
 
 /* ---- rounds.c: the sum of one array over all members by a part-wise codec, in rounds that run side by side:
