@@ -19,19 +19,10 @@
     "none|fp16|bf16|int8[,stochastic]|onebit|topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]|"               \
     "randomk:RATIO[,values=...]|powersgd:RANK[,rows=COUNT][,alternate]|auto:CODEC,...; each [,feedback=off]"
 
-/* What stands behind a codec's name. */
-enum number { NUMBER_NO, NUMBER_RATIO, NUMBER_RANK };
-
-struct kind_row {
-    const char *name;
-    enum number number;
-};
-
-static const struct kind_row kinds[CODEC_KIND_COUNT] = {
-    [CODEC_NONE] = {"none", NUMBER_NO},          [CODEC_FP16] = {"fp16", NUMBER_NO},
-    [CODEC_BF16] = {"bf16", NUMBER_NO},          [CODEC_INT8] = {"int8", NUMBER_NO},
-    [CODEC_ONEBIT] = {"onebit", NUMBER_NO},      [CODEC_TOPK] = {"topk", NUMBER_RATIO},
-    [CODEC_RANDOMK] = {"randomk", NUMBER_RATIO}, [CODEC_POWERSGD] = {"powersgd", NUMBER_RANK},
+static const char *const kind_names[CODEC_KIND_COUNT] = {
+    [CODEC_NONE] = "none",       [CODEC_FP16] = "fp16",         [CODEC_BF16] = "bf16",
+    [CODEC_INT8] = "int8",       [CODEC_ONEBIT] = "onebit",     [CODEC_TOPK] = "topk",
+    [CODEC_RANDOMK] = "randomk", [CODEC_POWERSGD] = "powersgd",
 };
 
 static const char *const values_names[CODEC_VALUES_COUNT] = {
@@ -65,6 +56,11 @@ static const struct option_row options[] = {
 
 #define OPTION_COUNT ((int)(sizeof(options) / sizeof(options[0])))
 
+static bool has_ratio(const struct codec *codec)
+{
+    return codec->kind == CODEC_TOPK || codec->kind == CODEC_RANDOMK;
+}
+
 /* A piece of the text, not terminated. */
 struct item {
     const char *at;
@@ -84,12 +80,12 @@ static void print_codec(struct text_buf *buf, const struct codec *codec)
 {
     char ratio[RATIO_TEXT_MAX];
 
-    text_buf_print(buf, "%s", kinds[codec->kind].name);
-    if (kinds[codec->kind].number == NUMBER_RATIO) {
+    text_buf_print(buf, "%s", kind_names[codec->kind]);
+    if (has_ratio(codec)) {
         ratio_text(codec->ratio, ratio);
         text_buf_print(buf, ":%s", ratio);
     }
-    if (kinds[codec->kind].number == NUMBER_RANK)
+    if (codec->kind == CODEC_POWERSGD)
         text_buf_print(buf, ":%u", codec->rank);
     if (codec->stochastic)
         text_buf_print(buf, ",stochastic");
@@ -171,30 +167,12 @@ static bool item_is(struct item item, const char *word)
 
 /* ---- options ---- */
 
-static int set_chunk(const struct parser *parser, struct item item, struct item value, struct codec *codec)
-{
-    uint64_t chunk;
-
-    if (!parse_count(value, CHUNK_MAX, &chunk) || chunk < CHUNK_MIN || (chunk & (chunk - 1)) != 0)
-        return bad(parser, item, "a power of two 64..65536");
-    codec->chunk = (uint32_t)chunk;
-    return HEARTH_OK;
-}
-
-static int set_values(const struct parser *parser, struct item item, struct item value, struct codec *codec)
-{
-    for (int i = 0; i < CODEC_VALUES_COUNT; i++)
-        if (item_is(value, values_names[i])) {
-            codec->values = (enum codec_values)i;
-            return HEARTH_OK;
-        }
-    return bad(parser, item, "f32, bf16 or int8");
-}
-
 static int set_option(const struct parser *parser, enum option option, struct item item, struct codec *codec)
 {
     size_t skip = strlen(options[option].name);
     struct item value = {item.at + skip, item.len - skip};
+    uint64_t chunk;
+    int kind = 0;
 
     switch (option) {
     case OPTION_STOCHASTIC:
@@ -204,9 +182,15 @@ static int set_option(const struct parser *parser, enum option option, struct it
         codec->alternate = true;
         return HEARTH_OK;
     case OPTION_CHUNK:
-        return set_chunk(parser, item, value, codec);
+        if (!parse_count(value, CHUNK_MAX, &chunk) || chunk < CHUNK_MIN || (chunk & (chunk - 1)) != 0)
+            return bad(parser, item, "a power of two 64..65536");
+        codec->chunk = (uint32_t)chunk;
+        return HEARTH_OK;
     case OPTION_VALUES:
-        return set_values(parser, item, value, codec);
+        while (kind < CODEC_VALUES_COUNT && !item_is(value, values_names[kind]))
+            kind++;
+        codec->values = (enum codec_values)kind;
+        return kind < CODEC_VALUES_COUNT ? HEARTH_OK : bad(parser, item, "f32, bf16 or int8");
     case OPTION_ROWS:
         return parse_count(value, ROWS_MAX, &codec->rows) ? HEARTH_OK : bad(parser, item, "a count, 1..2^40");
     case OPTION_FEEDBACK:
@@ -251,21 +235,17 @@ static int parse_option(struct parser *parser, struct item item)
 
 static int parse_number(const struct parser *parser, struct item item, struct item value, struct codec *codec)
 {
-    uint64_t rank;
+    uint64_t rank = 0;
 
-    switch (kinds[codec->kind].number) {
-    case NUMBER_NO:
+    if (has_ratio(codec))
+        return value.at && ratio_parse(value.at, value.len, &codec->ratio)
+                   ? HEARTH_OK
+                   : bad(parser, item, "wants a ratio above 0, at most 1");
+    if (codec->kind != CODEC_POWERSGD)
         return value.at ? bad(parser, item, "this codec takes no number") : HEARTH_OK;
-    case NUMBER_RATIO:
-        if (!value.at || !ratio_parse(value.at, value.len, &codec->ratio))
-            return bad(parser, item, "wants a ratio above 0, at most 1");
-        return HEARTH_OK;
-    case NUMBER_RANK:
-        if (!value.at || !parse_count(value, RANK_MAX, &rank))
-            return bad(parser, item, "wants a rank, 1..32");
-        codec->rank = (uint32_t)rank;
-        return HEARTH_OK;
-    }
+    if (!value.at || !parse_count(value, RANK_MAX, &rank))
+        return bad(parser, item, "wants a rank, 1..32");
+    codec->rank = (uint32_t)rank;
     return HEARTH_OK;
 }
 
@@ -277,7 +257,7 @@ static int parse_name(struct parser *parser, struct item item)
     struct item value = {colon ? colon + 1 : NULL, colon ? item.len - name.len - 1 : 0};
     int kind = 0;
 
-    while (kind < CODEC_KIND_COUNT && !item_is(name, kinds[kind].name))
+    while (kind < CODEC_KIND_COUNT && !item_is(name, kind_names[kind]))
         kind++;
     if (item_is(name, "auto"))
         return bad(parser, item, parser->list->automatic ? "no auto inside auto" : "auto: wants codecs");

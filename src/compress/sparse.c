@@ -35,7 +35,7 @@ int sparse_decode(const struct codec *codec, const struct kernels *kernels, cons
     size_t keep = list->count;
     struct elias elias = elias_of(keep, count);
     struct values values = {codec->values, kernels, keep};
-    struct elias_reader reader = elias_reader_of(&elias, bytes);
+    struct elias_reader reader = {.elias = elias, .bytes = bytes};
     const uint8_t *value_bytes = bytes + elias.low_len + elias.high_len;
     for (size_t from = 0, number; from < keep; from += number) {
         number = piece_of(from, keep);
