@@ -57,7 +57,6 @@ struct lent {
 
 struct shm_conn {
     struct conn conn;
-    struct heap *heap;
     int fd;
     struct event peer_event; /* only to signal */
     struct shm_regions *regions;
@@ -498,7 +497,6 @@ int shm_conn_open(const struct shm_setup *setup, struct conn **out, struct error
     }
     assert(!setup->maker || ring_size_good(setup->ring_bytes));
     c->conn.transport = &shm_transport;
-    c->heap = setup->heap;
     c->fd = setup->fd;
     c->peer_event = (struct event){-1, -1};
     c->regions = setup->regions;
