@@ -503,6 +503,13 @@ void send_control(uint8_t kind, uint32_t len, const void *payload)
     link_send_control(&w->link, &(struct frame){.kind = kind, .length = len}, payload);
 }
 
+void part(void)
+{
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    link_part(&w->link, &bye);
+}
+
 void expect_down(int status, const char *words)
 {
     assert_true(link_pump(&w->link));
