@@ -30,29 +30,32 @@ __extension__ typedef unsigned __int128 u128;
 
 /* ---- names ---- */
 
-static const char *const kind_names[PLAN_KIND_COUNT] = {
-    [PLAN_ALL_REDUCE] = "all_reduce",
-    [PLAN_REDUCE_SCATTER] = "reduce_scatter",
-    [PLAN_ALL_GATHER] = "all_gather",
-    [PLAN_BROADCAST] = "broadcast",
-    [PLAN_REDUCE] = "reduce",
-    [PLAN_GATHER] = "gather",
-    [PLAN_SCATTER] = "scatter",
-    [PLAN_ALL_TO_ALL] = "all_to_all",
-    [PLAN_SCAN] = "scan",
-    [PLAN_EXCLUSIVE_SCAN] = "exclusive_scan",
-    [PLAN_BARRIER] = "barrier",
+static const struct {
+    const char *name;
+    bool rooted, reduces, given; /* given: its parts are */
+} kinds[PLAN_KIND_COUNT] = {
+    [PLAN_ALL_REDUCE] = {"all_reduce", .reduces = true},
+    [PLAN_REDUCE_SCATTER] = {"reduce_scatter", .reduces = true, .given = true},
+    [PLAN_ALL_GATHER] = {"all_gather", .given = true},
+    [PLAN_BROADCAST] = {"broadcast", .rooted = true},
+    [PLAN_REDUCE] = {"reduce", .rooted = true, .reduces = true},
+    [PLAN_GATHER] = {"gather", .rooted = true, .given = true},
+    [PLAN_SCATTER] = {"scatter", .rooted = true, .given = true},
+    [PLAN_ALL_TO_ALL] = {"all_to_all", .given = true},
+    [PLAN_SCAN] = {"scan", .reduces = true},
+    [PLAN_EXCLUSIVE_SCAN] = {"exclusive_scan", .reduces = true},
+    [PLAN_BARRIER] = {"barrier"},
 };
 
 const char *plan_kind_name(enum plan_kind kind)
 {
-    return (unsigned)kind < PLAN_KIND_COUNT ? kind_names[(unsigned)kind] : "?";
+    return (unsigned)kind < PLAN_KIND_COUNT ? kinds[kind].name : "?";
 }
 
 int plan_kind_parse(const char *name, enum plan_kind *kind)
 {
     for (int i = 0; name && i < PLAN_KIND_COUNT; i++) {
-        if (strcmp(name, kind_names[i]) == 0) {
+        if (strcmp(name, kinds[i].name) == 0) {
             *kind = (enum plan_kind)i;
             return HEARTH_OK;
         }
@@ -62,13 +65,17 @@ int plan_kind_parse(const char *name, enum plan_kind *kind)
 
 bool plan_kind_rooted(enum plan_kind kind)
 {
-    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+    return (unsigned)kind < PLAN_KIND_COUNT && kinds[kind].rooted;
 }
 
 bool plan_kind_reduces(enum plan_kind kind)
 {
-    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
-           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+    return (unsigned)kind < PLAN_KIND_COUNT && kinds[kind].reduces;
+}
+
+enum plan_split split_of(enum plan_kind kind)
+{
+    return kinds[kind].given ? SPLIT_GIVEN : SPLIT_EVEN;
 }
 
 void move_name(const struct move *move, char *text, size_t size)
@@ -309,7 +316,7 @@ int plan_check(const struct plan_call *call, struct error *error)
     if ((unsigned)call->kind >= PLAN_KIND_COUNT)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no collective number %d",
                          (int)call->kind);
-    const char *name = kind_names[call->kind];
+    const char *name = kinds[call->kind].name;
     if (call->size < 1 || call->rank < 0 || call->rank >= call->size)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: rank %d is not in a group of %d", name,
                          call->rank, call->size);
@@ -366,7 +373,7 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     const struct planner *planner = planner_of(call->algo);
     if (!planner)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: no algorithm is chosen",
-                         kind_names[call->kind]);
+                         kinds[call->kind].name);
     if (!planner_can(planner, call))
         return call_refuse(call, call->algo, error);
 
