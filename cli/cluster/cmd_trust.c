@@ -99,18 +99,16 @@ static int show(const struct trust *trust)
 static void warn_of_turn(const struct usage *usage, struct trust_tally before, struct trust_tally after)
 {
     if (!before.allowed && after.allowed)
-        fprintf(
-            stderr,
-            "hearth %s: from now on only allowed nodes may join. Allow every other one too (what `hearth id` "
-            "shows there),\nand this one, if several programs of this machine are to meet\n",
-            usage->name);
+        command_fail(
+            usage->name,
+            "from now on only allowed nodes may join. Allow every other one too (what `hearth id` shows "
+            "there),\nand this one, if several programs of this machine are to meet");
     if (before.allowed && !after.allowed)
-        fprintf(
-            stderr,
-            "hearth %s: no allowed node is left, so the allow-list is off: everybody who has the secret may "
+        command_fail(
+            usage->name,
+            "no allowed node is left, so the allow-list is off: everybody who has the secret may "
             "join,\nbut revoked nodes. A node that knew the secret can come back with a new key: make a "
-            "new secret\n(hearth init --replace), or allow the good ones (hearth trust add)\n",
-            usage->name);
+            "new secret\n(hearth init --replace), or allow the good ones (hearth trust add)");
 }
 
 /* ---- changes ---- */
