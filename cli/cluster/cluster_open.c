@@ -169,7 +169,7 @@ static int wait_for_all(struct gather_call *g)
 /* The cluster measures new members by itself, but not while they run a job. */
 static void wait_for_paths(struct gather_call *g)
 {
-    progress_start(&g->progress, "measuring the ways");
+    progress_start(&g->progress, "measuring the paths");
     g->start_ns = clock_real();
     while (wait_more(g, g->what->measure_s) && !cluster_status_measured(g->status, g->what->role))
         (void)poll(NULL, 0, SLICE_MS);

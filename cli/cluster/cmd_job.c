@@ -110,13 +110,13 @@ static int run_deed(int argc, char **argv)
     };
     const struct usage usages[] = {
         {"job forget",
-         "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting "
-         "for those who ran it. If they do run it, there are two of it, and when they meet one ends. Every "
-         "machine that waits must be told.",
+         "Says that a job runs nowhere any more. It then starts again from its first step, without waiting "
+         "for the machines that ran it. If they still run it, there are two of it, and when they meet one "
+         "ends. Every machine that waits must be told.",
          "hearth job forget train", USAGE_ARGS(args)},
         {"job list",
          "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
-         "others: they may still run there. It begins none of them anew before so many of their members are "
+         "others: they may still run there. It starts none of them again before so many of their members are "
          "back that the missing ones cannot go on.",
          "hearth job list", .args = args + 1, .count = sizeof args / sizeof *args - 1}};
     const struct usage *usage = &usages[list];
@@ -134,12 +134,12 @@ int cmd_job(int argc, char **argv)
 {
     static const struct subcommand list[] = {
         {"list", run_deed, "shows jobs that may still run on other machines", "hearth job list"},
-        {"forget", run_deed, "says that a job runs nowhere, so that it may begin anew",
+        {"forget", run_deed, "says that a job runs nowhere, so that it may start again",
          "hearth job forget train"},
     };
     static const struct subcommand_list all = {
         "job", "job command",
-        "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
+        "Jobs that ran on this machine and may still run on others: it does not start them again beside\n"
         "those, and waits until it finds them or enough of them have started again.",
         list, sizeof list / sizeof *list};
     return subcommand_run(&all, argc, argv);

@@ -21,7 +21,7 @@
 
 #define NODE_ID_DIGITS 64
 #define WARNING                                                                                              \
-    "Whoever has this token is in: show it to nobody, and send it only where nobody else reads along."
+    "This token lets any machine join the cluster: keep it secret, and send it only over private channels."
 
 /* What the user says of a secret, and where it lies. */
 struct secret_args {
@@ -44,7 +44,7 @@ int cmd_id(int argc, char **argv)
     };
     const struct usage usage = {
         "id",
-        "Shows who this node is to others: its id is the hash of its public key. The key is made on first "
+        "Shows the identity of this node: its id is the hash of its public key. The key is made on first "
         "use. The id is no secret: the other machines' `hearth trust add` takes it. The key file is one: "
         "never copy it to another machine.",
         "hearth id", USAGE_ARGS(args)};
@@ -103,7 +103,7 @@ static int make_secret(const struct secret_args *init, const struct usage *usage
     if (!init->replace && access(init->path, F_OK) == 0)
         return command_fail(usage->name,
                             "there is a secret already, and nothing was changed: %s\nThe file holds the "
-                            "token for more machines. To begin anew: hearth init --replace, and every "
+                            "token for more machines. To start over: hearth init --replace, and every "
                             "machine\nmust join again.",
                             init->path); /* those that have the old secret stay together without us */
     int status = secret_draw(init->word, &secret, &error);

@@ -57,9 +57,9 @@ static void explain(struct trust_tally tally)
         printf("Only allowed nodes may join: an allow-list is in force.%s\n",
                tally.revoked ? " Revoked ones never may." : "");
     else if (tally.revoked)
-        printf("Everybody who has the secret may join, but revoked nodes: no allow-list is in force.\n");
+        printf("Every node with the secret may join, except revoked ones: no allow-list is in force.\n");
     else
-        printf("Everybody who has the secret may join: the list is empty.\n");
+        printf("Every node with the secret may join: the list is empty.\n");
 }
 
 static int show(const struct trust *trust)
@@ -106,8 +106,8 @@ static void warn_of_turn(const struct usage *usage, struct trust_tally before, s
     if (before.allowed && !after.allowed)
         command_fail(
             usage->name,
-            "no allowed node is left, so the allow-list is off: everybody who has the secret may "
-            "join,\nbut revoked nodes. A node that knew the secret can come back with a new key: make a "
+            "no allowed node is left, so the allow-list is off: every node with the secret may "
+            "join,\nexcept revoked ones. A node that knew the secret can come back with a new key: make a "
             "new secret\n(hearth init --replace), or allow the good ones (hearth trust add)");
 }
 
@@ -201,9 +201,9 @@ static const struct trust_command {
     size_t words; /* it takes */
     const char *brief, *about, *example;
 } deeds[] = {
-    {"list", "trust list", trust_show, 0, "shows who is allowed and who is revoked",
-     "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. With no allowed "
-     "node everybody who has the secret may join; with one or more, only they.",
+    {"list", "trust list", trust_show, 0, "lists allowed and revoked nodes",
+     "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. Without an "
+     "allowed node every node with the secret may join; with one or more, only those.",
      "hearth trust list"},
     {"add", "trust add", trust_add, 2, "allows a node; from the first on, only allowed nodes may join",
      "Allows a node. From the first allowed node on only those of the list may join: the others are shut out "

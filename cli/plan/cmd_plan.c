@@ -485,7 +485,7 @@ int cmd_plan(int argc, char **argv)
         {"algo", ARG_CHOICE, &p.algo, .about = "algorithm (default auto)", .choice = plan_setup_algo},
         {"rank", ARG_INT, &p.rank, .about = "show the moves of this rank (default: all ranks, summed up)",
          .max = PLAN_SETUP_RANKS_MAX},
-        {"dot", ARG_FLAG, &p.dot, .about = "print a Graphviz graph of who sends to whom"},
+        {"dot", ARG_FLAG, &p.dot, .about = "print a Graphviz graph of the messages between ranks"},
         {"table", ARG_FLAG, &p.table, .about = "print what is chosen for 4 B to 1 GiB, with all prices"},
         {"json", ARG_FLAG, &p.json, .about = "print one JSON object; above 64 ranks without their moves"},
     };
