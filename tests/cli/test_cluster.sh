@@ -37,11 +37,7 @@ while True:
         asker.sendall(b"ok %d\n" % len(text) + text if question == "status\n" else b"no such question\n")
 PYTHON
     desk=$!
-    for _ in $(seq 1200); do
-        [ -e ready ] && return
-        sleep 0.05
-    done
-    echo "# the stand-in did not start"
+    until_true [ -e ready ] || echo "# the stand-in did not start"
 }
 
 # finding VERDICT CHECK WORDS: hearth doctor has printed such a line.
