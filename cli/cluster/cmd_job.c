@@ -45,13 +45,14 @@ static void show_memory(void *arg, const struct job_memory *memory)
         return;
     }
     snprintf(text, sizeof text, "%016" PRIx64, memory->ran.instance);
-    listing_row(&job->listing, json_pack("{ss ss ss sI}", "name", "job", "job", memory->job, "instance", text,
-                                         "epoch", (json_int_t)memory->ran.epoch));
+    listing_row(&job->listing, json_pack("{ss so ss sI}", "name", "job", "job", json_text(memory->job),
+                                         "instance", text, "epoch", (json_int_t)memory->ran.epoch));
     for (int i = 0; i < memory->ran.size; i++) {
         node_id_text(&memory->ran.members[i].id.node, text);
         listing_row(&job->listing,
-                    json_pack("{ss ss ss ss sb}", "name", "job.member", "job", memory->job, "node_id", text,
-                              "label", memory->ran.members[i].name, "leader", i == memory->ran.leader));
+                    json_pack("{ss so ss so sb}", "name", "job.member", "job", json_text(memory->job),
+                              "node_id", text, "label", json_text(memory->ran.members[i].name), "leader",
+                              i == memory->ran.leader));
     }
 }
 
@@ -81,9 +82,9 @@ static int job_forget(struct job_command *job, const struct usage *usage)
     if (job_file_forget(&job->heap, job->path, job->name, &gone, &error))
         return command_fail(usage->name, "%s", error.text);
     if (job->json)
-        return listing_one(
-            job->argc, job->argv,
-            json_pack("{ss ss sb}", "name", "job.forget", "job", job->name, "forgotten", gone > 0));
+        return listing_one(job->argc, job->argv,
+                           json_pack("{ss so sb}", "name", "job.forget", "job", json_text(job->name),
+                                     "forgotten", gone > 0));
     if (gone > 0)
         printf("Forgotten: %s. A program that waits for it notices within seconds; others that remember it "
                "must be told too.\n",

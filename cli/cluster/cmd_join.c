@@ -64,8 +64,8 @@ int cmd_id(int argc, char **argv)
     node_key_close(key);
     if (json)
         return listing_one(argc, argv,
-                           json_pack("{ss ss ss ss sb}", "name", "id", "short", brief, "node_id", text,
-                                     "key_file", path, "new", new));
+                           json_pack("{ss ss ss so sb}", "name", "id", "short", brief, "node_id", text,
+                                     "key_file", json_text(path), "new", new));
     printf("short form  %s\nnode id     %s\nkey file    %s%s\n", brief, text, path,
            new ? " (made just now)" : "");
     return print_done();
@@ -82,9 +82,10 @@ static int show_secret(const struct secret_args *init, const struct secret *secr
     namespace_text(secret_namespace(secret), place);
     if (init->json) {
         fprintf(stderr, "%s\n", WARNING);
-        code = listing_one(argc, argv,
-                           json_pack("{ss ss ss ss ss}", "name", "init", "cluster", secret_name(secret),
-                                     "namespace", place, "secret_file", init->path, "token", token));
+        code =
+            listing_one(argc, argv,
+                        json_pack("{ss ss ss so ss}", "name", "init", "cluster", secret_name(secret),
+                                  "namespace", place, "secret_file", json_text(init->path), "token", token));
     } else {
         printf("The cluster '%s' has a secret now, in %s\n\n", secret_name(secret), init->path);
         printf("Type this on each of the other machines:\n\n  %shearth join %s%s\n\n", bold, token, none);

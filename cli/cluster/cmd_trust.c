@@ -70,9 +70,9 @@ static int show(const struct trust *trust)
     if (!listing_open(&listing, trust->json, trust->argc, trust->argv))
         return EXIT_FAILED_CHECK;
     if (trust->json)
-        listing_row(&listing,
-                    json_pack("{ss ss sb si si}", "name", "trust.list", "file", trust->path, "allow_list",
-                              tally.allowed > 0, "allowed", tally.allowed, "revoked", tally.revoked));
+        listing_row(&listing, json_pack("{ss so sb si si}", "name", "trust.list", "file",
+                                        json_text(trust->path), "allow_list", tally.allowed > 0, "allowed",
+                                        tally.allowed, "revoked", tally.revoked));
     for (int i = 0; i < entries; i++) {
         const struct trust_entry *entry = trust_list_entry(trust->list, i);
         const char *state = entry->revoked ? "revoked" : "allowed";
@@ -80,8 +80,9 @@ static int show(const struct trust *trust)
         node_id_text(&entry->id, text);
         node_id_short(&entry->id, brief);
         if (trust->json)
-            listing_row(&listing, json_pack("{ss ss ss ss ss}", "name", "trust.entry", "state", state,
-                                            "short", brief, "node_id", text, "label", entry->name));
+            listing_row(&listing,
+                        json_pack("{ss ss ss ss so}", "name", "trust.entry", "state", state, "short", brief,
+                                  "node_id", text, "label", json_text(entry->name)));
         else
             printf("%s  %s  %s  %s\n", state, brief, text, entry->name);
     }

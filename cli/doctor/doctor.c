@@ -16,12 +16,11 @@
 
 static const char *const verdict_names[] = {"pass", "warn", "fail"};
 
-/* What others sent has no control characters then; what is no UTF-8 has no place in JSON. */
+/* What others sent has no control characters then. */
 static json_t *plain_json(const char *text)
 {
     char plain[FINDING_TEXT_MAX];
-    json_t *value = json_string(plain_text(text, plain, sizeof plain));
-    return value ? value : json_string("?");
+    return json_text(plain_text(text, plain, sizeof plain));
 }
 
 void doctor_note(struct doctor *doctor, enum verdict verdict, const char *check, const char *format, ...)

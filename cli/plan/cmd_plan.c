@@ -308,17 +308,15 @@ static void price_cell(struct listing_cell *cell)
 }
 
 /* The size, the chosen algorithm, and a column for each that there is. */
-static struct column price_columns[1 + ALGO_COUNT] = {
-    {"bytes", "bytes", FORM_BYTES, .width = -8},
-    {"chosen", "algo", FORM_TEXT, .width = -12},
-};
-
-static void fill_price_columns(void)
+#define PRICE_COLUMNS (1 + ALGO_COUNT)
+static void fill_price_columns(struct column columns[PRICE_COLUMNS])
 {
+    columns[0] = (struct column){"bytes", "bytes", FORM_BYTES, .width = -8};
+    columns[1] = (struct column){"chosen", "algo", FORM_TEXT, .width = -12};
     for (int a = 1; a < ALGO_COUNT; a++) {
         const char *name = hearth_algo_name((enum hearth_algo)a);
         int width = strlen(name) > 9 ? (int)strlen(name) : 9;
-        price_columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
+        columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
     }
 }
 
@@ -464,10 +462,11 @@ static int show_plan(struct planning *p, const struct listing *listing)
 
 static int run_plan(struct planning *p, const struct usage *usage, int argc, char **argv)
 {
+    struct column price_columns[PRICE_COLUMNS];
     struct listing listing = {LISTING_COLUMNS(rank_columns)};
     int code = p->table ? ARGS_GO : settle(p, usage);
     if (p->table) {
-        fill_price_columns();
+        fill_price_columns(price_columns);
         listing = (struct listing){LISTING_COLUMNS(price_columns)};
     }
     if (code != ARGS_GO)
