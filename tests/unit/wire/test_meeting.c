@@ -208,7 +208,6 @@ TEST(each_side_takes_its_kinds)
         {MEETING_REFUSE, MEETING_SMALL_MAX, MEETING_SMALL_MAX},
         {MEETING_REFUSE + 1, 0, 0},
     };
-    uint8_t bytes[MESSAGE_HEADER_LEN];
     struct message_header h;
     const char *what;
 
@@ -254,7 +253,7 @@ TEST(wrong_registrations_are_refused)
 TEST(the_largest_fit)
 {
     static struct meeting_register r;
-    static uint8_t bytes[MEETING_SMALL_MAX];
+    static uint8_t small[MEETING_SMALL_MAX];
     uint8_t peer[PEER_LEN_MAX];
     struct writer w = writer_of(peer, sizeof peer);
 
@@ -264,7 +263,7 @@ TEST(the_largest_fit)
     memset(r.member.name, 'n', sizeof r.member.name - 1);
     memset(r.member.platform, 'p', sizeof r.member.platform - 1);
     r.member.addr_count = PEER_ADDRS_MAX;
-    assert_true(meeting_register_encode(&r, bytes, sizeof bytes) > 0);
+    assert_true(meeting_register_encode(&r, small, sizeof small) > 0);
     peer_put(&w, &r.member);
     assert_false(w.bad);
     assert_true(MEETING_PLACE_LEN + MEETING_MEMBERS_MAX * (size_t)(w.at - peer) <= MEETING_ROSTER_MAX);
