@@ -85,8 +85,7 @@ TEST_WITH(bytes_take_the_time_of_the_rate, NULL, net_close)
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         now_ns = mem_net_next(net);
         assert_int_equal(now_ns, expected[i].ns);
-        assert_int_equal(recv_from(expected[i].at, expected[i].from, bytes, sizeof bytes),
-                         expected[i].len);
+        assert_int_equal(recv_from(expected[i].at, expected[i].from, bytes, sizeof bytes), expected[i].len);
     }
     now_ns = 9000000; /* the wire was idle: only its own time counts */
     assert_int_equal(send_to(0, 1, bytes, 10), 10);
