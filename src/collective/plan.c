@@ -44,7 +44,7 @@ static const struct {
     [PLAN_ALL_TO_ALL] = {"all_to_all", .given = true},
     [PLAN_SCAN] = {"scan", .reduces = true},
     [PLAN_EXCLUSIVE_SCAN] = {"exclusive_scan", .reduces = true},
-    [PLAN_BARRIER] = {"barrier"},
+    [PLAN_BARRIER] = {.name = "barrier"},
 };
 
 const char *plan_kind_name(enum plan_kind kind)
