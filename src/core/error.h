@@ -41,7 +41,7 @@ int error_wrap(struct error *error, const struct error *cause, const char *forma
 /* The text as people see it: with HEARTH_VIEW_CHANGED it ends with how to go on, whatever must be cut. */
 void error_show(const struct error *error, char text[static ERROR_TEXT_MAX]);
 
-/* " (tag 7)", for the name of an operation. "": nobody has given that tag. Those of the library's own
+/* " (tag 7)", for the name of an operation. "": not a tag of a caller. Those of the library's own
  * operations are hashes, beyond 32 bits, and tell people nothing. */
 struct tag_text {
     char s[24];

@@ -32,7 +32,7 @@ void heap_init(struct heap *heap, size_t limit)
     atomic_flag_clear(&heap->busy);
 }
 
-/* ---- the chain of live blocks: whoever follows `next` finds it whole, whenever it looks ---- */
+/* ---- the chain of live blocks: whole at every moment for a thread that follows `next` ---- */
 
 static void chain_lock(struct heap *heap)
 {

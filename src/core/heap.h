@@ -18,7 +18,7 @@ struct heap {
     _Atomic(uint64_t) bytes;  /* live bytes, HEAP_ALIGN for the header of each block included */
     _Atomic(uint64_t) bytes_peak;
     _Atomic(int64_t) fail_after;   /* -1: never; 0: the next and all later ones fail; n: after n more */
-    _Atomic(struct block *) first; /* of the live blocks; changed by one at a time, who is `busy` */
+    _Atomic(struct block *) first; /* of the live blocks; changed by the thread that holds `busy` */
     atomic_flag busy;
 };
 

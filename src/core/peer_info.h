@@ -10,8 +10,8 @@
 #define PEER_NAME_MAX     64 /* with the final 0, as all texts */
 #define PEER_PLATFORM_MAX 32
 
-#define PEER_DEMO  (UINT32_C(1) << 0) /* takes part when somebody trains the demo */
-#define PEER_BENCH (UINT32_C(1) << 1) /* takes part when somebody measures the cluster */
+#define PEER_DEMO  (UINT32_C(1) << 0) /* takes part in the demo's training */
+#define PEER_BENCH (UINT32_C(1) << 1) /* takes part in measurements of the cluster */
 #define PEER_GUEST (UINT32_C(1) << 2) /* here for a while: takes part in jobs, never votes or leads */
 #define PEER_SHM   (UINT32_C(1) << 3) /* takes links through shared memory */
 #define PEER_QUIC  (UINT32_C(1) << 4) /* takes links through QUIC, at the ports where it listens */

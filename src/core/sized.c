@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define SIZE_MIN      (2 * sizeof(size_t)) /* the size, and at least one field */
-#define SIZE_MAX_SANE ((size_t)4096)       /* more is memory that nobody has initialised */
+#define SIZE_MAX_SANE ((size_t)4096)       /* more is uninitialised memory */
 
 static size_t size_of(const void *given)
 {

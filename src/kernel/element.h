@@ -92,8 +92,8 @@ static inline void store_f64(void *base, size_t index, double x)
     store_u64(base, index, x != x ? NAN_F64 : f64_bits(x));
 }
 
-/* Minimum or maximum. Numbers that compare equal have equal bits, but for the two zeros: OR gives -0 if either
- * is, AND +0. */
+/* Minimum or maximum. Numbers that compare equal have equal bits, but for the two zeros: OR gives -0 if
+ * either is -0, AND gives +0. */
 static inline float f32_extreme(float a, float b, bool min)
 {
     if (a != a || b != b)

@@ -44,7 +44,7 @@ struct kernels {
      * infinity as IEEE says. f32 -> f32 and f64 -> f64 are copies with canonical NaNs. */
     convert_fn *narrow;
     scale_fn *multiply, *divide;
-    /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
+    /* memcpy of large data that is not read soon: past the caches, where the processor can do that. */
     void (*copy_far)(void *target, const void *source, size_t len);
     /* The same in pieces: other threads may look at the targets after stream_end only. */
     void (*stream)(void *target, const void *source, size_t len);

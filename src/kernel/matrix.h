@@ -3,8 +3,8 @@
  * hold: no contraction, canonical NaNs (but where it says so), the bits of matrix_scalar.c in every set. So
  * each sum has one order, which does not depend on the width of a register.
  *
- * A factor's numbers are worked on by fours: whoever calls fills up with zeros to a rank that is a multiple
- * of MATRIX_GROUP, and turned pieces to a multiple of MATRIX_LANES columns. */
+ * A factor's numbers are worked on by fours: the caller pads with zeros to a rank that is a multiple of
+ * MATRIX_GROUP, and turned pieces to a multiple of MATRIX_LANES columns. */
 #pragma once
 
 #include <stdbool.h>

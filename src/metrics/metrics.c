@@ -234,7 +234,7 @@ static void put_histogram(struct text_buf *t, const struct histogram *h, const c
     text_buf_print(t, "} %" PRIu64 "\n", count);
 }
 
-/* Kinds that never ran are left out: 34 lines of zeros each tell nobody anything. */
+/* Kinds that never ran are left out: they would add 34 lines of zeros each. */
 static void put_durations(struct text_buf *t, const struct metrics *m, const char *const *kind_names)
 {
     put_help(t, &duration);

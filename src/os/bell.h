@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A doorbell: anyone rings, whoever has nothing to do waits. Rings are counted, so none is lost. */
+/* A doorbell: any thread rings, idle threads wait. Rings are counted, so none is lost. */
 #pragma once
 
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ struct bell {
     _Atomic(uint32_t) attending;   /* callers that will look at the bell by themselves, spinning or at work */
     _Atomic(uint32_t) sleepers[2]; /* by side */
     _Atomic(uint32_t) nappers;     /* progress threads that only an urgent ring wakes */
-    _Atomic(bool) urgent;          /* somebody wants rings to be heard at once: bell_urgent */
+    _Atomic(bool) urgent;          /* rings must be heard at once: bell_urgent */
     _Atomic(uint32_t) word[2];     /* Linux: what sleepers wait on */
     struct mutex lock;             /* posix */
     pthread_cond_t cond[2];        /* posix */
@@ -33,7 +33,7 @@ void bell_fini(struct bell *b);
 /* What to hand to bell_wait: take it, look whether there is work, then wait. */
 uint32_t bell_heard(const struct bell *b);
 
-/* Costs one atomic add when nobody sleeps. What was written before it is seen by whoever hears it. */
+/* Costs one atomic add when no thread sleeps. A thread that hears it sees what was written before it. */
 void bell_ring(struct bell *b);
 /* Wakes all sleepers of both sides: something changed that either side must look at (an operation ended,
  * the node closes). */

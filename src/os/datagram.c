@@ -197,7 +197,7 @@ static int outcome_of(int why)
         return HEARTH_PENDING;
     case EMSGSIZE:
         return HEARTH_LIMIT;
-    default: /* no way there, or nobody: as good as lost on the way */
+    default: /* no route or no receiver: as good as lost */
         return HEARTH_OK;
     }
 }
@@ -323,7 +323,7 @@ int datagram_recv(struct datagram_port *port, struct datagrams *list, int count)
     return got > 0 ? got : 0;
 }
 
-/* Whether this mishap means: nobody has the port. */
+/* Whether this error means that the port is closed. */
 static bool means_refused(struct msghdr *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Datagrams over one UDP socket: many at once where the system can (segmentation offload, recvmmsg), never
- * fragmented, and with word of those that nobody would take. */
+ * fragmented, and with reports of closed ports. */
 #pragma once
 
 #include "os/sock.h"
@@ -40,8 +40,7 @@ struct datagrams {
 /* How many of the list (count: at most DATAGRAM_LIST_MAX) were filled; fewer than count: no more is there. */
 int datagram_recv(struct datagram_port *port, struct datagrams *list, int count);
 
-/* One of our datagrams found no taker: nobody has that port any more. Anybody can forge such a word, but not
- * what it quotes. */
+/* One of our datagrams went to a closed port. Anyone can forge such a report, but not what it quotes. */
 #define DATAGRAM_QUOTE 64
 struct datagram_refusal {
     struct sock_addr to;

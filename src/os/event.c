@@ -22,7 +22,7 @@ int event_open(struct event *e)
     return HEARTH_OK;
 }
 
-/* It has no file type, unlike pipes and sockets, which raise a signal when nobody reads. */
+/* It has no file type, unlike pipes and sockets, which raise a signal when the reading end is closed. */
 static bool is_event(mode_t mode)
 {
     return (mode & S_IFMT) == 0;

@@ -9,8 +9,8 @@ struct event {
 };
 
 int MUST_CHECK event_open(struct event *e); /* HEARTH_OK or HEARTH_SYSTEM */
-/* Takes the end for writing of an event that another process made, for event_signal; also when it fails:
- * HEARTH_PROTOCOL, it is something else, which might stop or end whoever writes to it. */
+/* Takes over the writing end of an event that another process made, for event_signal; also on failure:
+ * HEARTH_PROTOCOL, the descriptor is something else, which might block or kill its writer. */
 int MUST_CHECK event_adopt(struct event *e, int fd);
 void event_signal(struct event *e);
 void event_clear(struct event *e); /* not readable any more */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine we run on: who it is, what it has, which networks. */
+/* The machine we run on: its identity, its hardware, its networks. */
 #pragma once
 
 #include "os/sock.h"

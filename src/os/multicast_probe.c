@@ -107,8 +107,8 @@ static int exchange(const struct probe *p, uint64_t deadline_ns, struct error *e
                      "a datagram sent to mDNS's group on %s did not come back", p->at->name);
 }
 
-/* The system joins and sends on such an interface too, and nobody else hears it. Loopback never has the flag.
- */
+/* The system joins and sends on such an interface too, but no other machine receives it. Loopback never has
+ * the flag. */
 static bool switched_off(const struct probe *p)
 {
     struct ifreq ask;

@@ -4,7 +4,7 @@
 
 #include "os/host.h"
 
-/* Joins mDNS's group on this interface and sends a nonce to it, at a port of its own, so that nobody else is
- * disturbed. HEARTH_OK: it came back. HEARTH_TIMEOUT: it was sent, and nothing came before the deadline.
+/* Joins mDNS's group on this interface and sends a nonce to it, at a port of its own, so that mDNS programs
+ * do not see it. HEARTH_OK: it came back. HEARTH_TIMEOUT: it was sent, and nothing came before the deadline.
  * HEARTH_SYSTEM: the system does not let us join or send. */
 int MUST_CHECK multicast_probe(const struct interface *at, uint64_t deadline_ns, struct error *error);

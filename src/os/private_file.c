@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of one user. A file is judged by its open descriptor, so that nobody can put another one in its place
- * between the look and the reading. */
+/* Files of one user. A file is checked by its open descriptor, so that it cannot be replaced between check
+ * and reading. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* flock */
 #endif
@@ -179,7 +179,7 @@ static int make_parents(const char *path, char parent[static PRIVATE_PATH_MAX], 
     return status ? status : make_directory(parent, error);
 }
 
-/* A new file beside the path, which nobody else has opened; -1: see errno. */
+/* A new file beside the path, open here only; -1: see errno. */
 static int open_temporary(const char *path, char temporary[static PRIVATE_PATH_MAX])
 {
     uint8_t drawn[SUFFIX_RANDOM];
@@ -204,7 +204,7 @@ static void sync_directory(const char *directory)
     close(fd);
 }
 
-/* Gives the file its name, if nobody else has it. */
+/* Gives the file its name, if no other file has it. */
 static int place_new(const char *temporary, const char *path, bool *there, struct error *error)
 {
     struct stat about;

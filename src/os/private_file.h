@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files that belong to one user: keys, secrets, and lists that nobody else may change. They are read
- * only where nobody else can have written or seen them, and written whole or not at all. */
+/* Small files of one user: keys, secrets, and lists that other users may not change. They are read only if no
+ * other user can have written (secrets: or read) them, and written whole or not at all. */
 #pragma once
 
 #include "core/error.h"
@@ -8,7 +8,7 @@
 #define PRIVATE_PATH_MAX 4096 /* of a path, with the final 0 */
 
 enum private_kind {
-    PRIVATE_SECRET, /* nobody else may read it */
+    PRIVATE_SECRET, /* others may not read it */
     PRIVATE_LIST,   /* others may read it, and not write */
 };
 
@@ -29,8 +29,8 @@ void private_file_close_fd(int fd);
 int MUST_CHECK private_file_write(const char *path, const void *bytes, size_t len, bool replace, bool *there,
                                   struct error *error);
 
-/* Whoever reads a file to write it again holds this meanwhile: on a file of its own, PATH.lock, which stays.
- * HEARTH_TIMEOUT: another process holds it and does not let go. */
+/* Held from reading a file until it is written again: a lock on a file of its own, PATH.lock, which stays.
+ * HEARTH_TIMEOUT: another process keeps it. */
 int MUST_CHECK private_file_lock(const char *path, int *lock, struct error *error);
 void private_file_unlock(int lock);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that nobody can foretell, from the operating system. */
+/* Unpredictable bytes from the operating system. */
 #pragma once
 
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Look-ups on a thread of their own.
  *
- * A look-up belongs to two: the thread that does it and the one that waits. Whoever is through last frees
- * it. When the time is over the waiting one leaves, and the thread is on its own until the system answers. */
+ * A look-up is owned by two threads, the one that does it and the one that waits; the last to finish frees
+ * it. When time is up the waiting thread leaves, and the other one runs on until the system answers. */
 #include "os/resolve.h"
 
 #include <errno.h>

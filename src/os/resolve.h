@@ -11,8 +11,8 @@
  * HEARTH_INVALID: not of this form; HEARTH_TIMEOUT; HEARTH_SYSTEM: no such host. The text names it. */
 int MUST_CHECK resolve(const char *text, uint16_t default_port, uint64_t deadline_ns,
                        struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error);
-/* The same for a name, without waiting: begin, ask until it is not HEARTH_PENDING, close. Whoever closes
- * before that leaves the look-up behind. HEARTH_LIMIT: too many are under way. */
+/* The same for a name, without waiting: begin, ask until it is not HEARTH_PENDING, close. Closing
+ * before that abandons the look-up. HEARTH_LIMIT: too many are under way. */
 struct lookup;
 int MUST_CHECK lookup_begin(const char *text, uint16_t default_port, struct lookup **out,
                             struct error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that reads what anybody on the network sends gives up what it does not need, for good: whoever
- * takes it over has then only its open descriptors and datagrams. For hearth-mdns. */
+/* A program that reads datagrams from any sender gives up the rights that it does not need, for good: an
+ * attacker who takes it over has only its open descriptors and datagrams. For hearth-mdns. */
 #pragma once
 
 #include "core/error.h"

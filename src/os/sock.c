@@ -224,7 +224,7 @@ int sock_accept(int listener, int *fd, struct sock_addr *from)
         case EINVAL:
         case ENOTSOCK:
             return HEARTH_SYSTEM;
-        default: /* nobody waits, or whoever did is gone again */
+        default: /* no connection waits, or the one that did is gone */
             return HEARTH_PENDING;
         }
     }
@@ -298,8 +298,8 @@ static int pending_error(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
 }
 
-/* Whoever dials a port of its own machine that nobody listens on may be given that port as its own, and then
- * the connection leads to itself. */
+/* A socket that dials a local port without a listener may be given that port as its own: then the connection
+ * leads to itself. */
 static bool met_itself(int fd, const struct sock_addr *to)
 {
     struct sock_addr here;

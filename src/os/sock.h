@@ -49,7 +49,7 @@ struct sock_addr sock_addr_of(const struct net_addr *net);
 
 /* All of these: HEARTH_OK, or a status with a text in `error` that names the address and the system's reason.
  * Listening: TCP with SO_REUSEADDR; HEARTH_LIMIT if the address is in use. `bound` has the port that was
- * given when it was 0. A unix file that nobody listens on any more is replaced. */
+ * given when it was 0. A unix file without a listener is replaced. */
 int MUST_CHECK sock_listen(const struct sock_addr *addr, int backlog, int *fd, struct sock_addr *bound,
                            struct error *error);
 void sock_unlisten(int fd); /* closes; removes a unix file */
@@ -58,7 +58,7 @@ int MUST_CHECK sock_dial(const struct sock_addr *to, const struct sock_addr *fro
                          struct error *error);
 /* When the descriptor has become writable: HEARTH_OK, HEARTH_PENDING, or HEARTH_PEER_LOST with the reason. */
 int MUST_CHECK sock_dialled(int fd, const struct sock_addr *to, struct error *error);
-/* HEARTH_OK, HEARTH_PENDING (nobody waits), or HEARTH_SYSTEM / HEARTH_LIMIT (no descriptors left). */
+/* HEARTH_OK, HEARTH_PENDING (no connection waits), or HEARTH_SYSTEM / HEARTH_LIMIT (no descriptors left). */
 int MUST_CHECK sock_accept(int listener, int *fd, struct sock_addr *from);
 void sock_close(int fd);                                  /* harmless for -1 */
 void sock_finish(int fd);                                 /* no more sending; what was sent still arrives */

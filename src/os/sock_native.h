@@ -19,9 +19,8 @@ int sock_make(int family, int type);
 bool sock_port_parse(const char *text, uint16_t *port);
 
 #define SOCK_FOLDER_MAX 43 /* with its final 0 */
-/* Where "unix:@name" lives: $XDG_RUNTIME_DIR/hearth if $XDG_RUNTIME_DIR is a directory of ours that nobody
- * else may enter and is short enough, else /tmp/hearth-UID. Names of the abstract space would be anybody's.
- */
+/* Where "unix:@name" lives: $XDG_RUNTIME_DIR/hearth if $XDG_RUNTIME_DIR is short enough and a directory that
+ * only this user may enter, else /tmp/hearth-UID. Abstract names could be taken by any user. */
 void sock_folder(char folder[SOCK_FOLDER_MAX]);
 /* Whether the path is that of a name in such a folder. */
 bool sock_folder_holds(const char *path);
@@ -30,11 +29,11 @@ void sock_addr_in_folder(struct sock_addr *addr, const char *folder, const char 
 
 /* Before dialling or binding; nothing to do unless the address is a file. To listen in the private folder it
  * is made, and sockets of dead processes are removed from it; it is refused if others can reach into it.
- * `lock` (to listen): a descriptor to close when the socket listens; until then nobody else tries whether the
- * file is stale. */
+ * `lock` (to listen): a descriptor to close when the socket listens; until then no other process checks
+ * whether the file is stale. */
 int MUST_CHECK sock_unix_enter(const struct sock_addr *addr, bool to_listen, int *lock, struct error *error);
-/* The same name in the folder below /tmp: whoever listens may have had no $XDG_RUNTIME_DIR. false: there is
- * no other place. */
+/* The same name in the folder below /tmp: the listener may have had no $XDG_RUNTIME_DIR. false: there is no
+ * other place. */
 bool sock_unix_elsewhere(const struct sock_addr *addr, struct sock_addr *other);
-/* As bind, with errno; replaces a file that nobody listens on. Only the owner may connect to it. */
+/* As bind, with errno; replaces a file without a listener. Only the owner may connect to it. */
 int sock_unix_bind(int fd, const struct sock_addr *addr);

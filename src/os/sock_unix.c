@@ -117,7 +117,7 @@ static int folder_refuse(const char *folder, const struct stat *s, struct error 
                      (unsigned)s->st_mode & 07777u, folder);
 }
 
-/* Whoever can write in the folder could put a socket of their own there. */
+/* A user who can write in the folder could put another socket there. */
 static int folder_check(const char *folder, bool make, struct error *error)
 {
     struct stat s;
@@ -126,7 +126,7 @@ static int folder_check(const char *folder, bool make, struct error *error)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot make the folder %s: %s", folder,
                          strerror(errno));
     if (lstat(folder, &s) != 0)
-        return errno == ENOENT ? HEARTH_OK /* then nobody listens either */
+        return errno == ENOENT ? HEARTH_OK /* then there is no listener either */
                                : error_set(error, HEARTH_SYSTEM, RANK_NONE,
                                            "cannot look at the folder %s: %s", folder, strerror(errno));
     return is_private(&s) ? HEARTH_OK : folder_refuse(folder, &s, error);

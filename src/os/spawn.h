@@ -25,7 +25,7 @@ bool child_ended(struct child *child, char *how, size_t size);
 /* Kills it if it has not ended, reaps it, closes our end. Harmless when there is none. */
 void child_end(struct child *child);
 
-/* Ties, where the system has them; elsewhere they do nothing, so nobody may rely on them alone. In a child
+/* Ties, where the system has them; elsewhere they do nothing, so do not rely on them alone. In a child
  * after fork: it is killed when `parent` (its process id, taken before the fork) ends. Outlives exec. false:
  * the parent has ended already. */
 bool leash_tie(int parent);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request to another thread to wait no longer. Who sleeps where nobody can wake it looks at the request
- * every now and then. NULL: nobody will ask. */
+/* A request to another thread to stop waiting. A thread that cannot be woken polls the request now and then.
+ * NULL: no such request will come. */
 #pragma once
 
 #include <stdatomic.h>

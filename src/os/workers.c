@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work is a counter of pieces: whoever is free takes the next number. */
+/* Work is a counter of pieces: a free thread takes the next number. */
 #include "os/workers.h"
 
 #include <stdatomic.h>

@@ -19,7 +19,7 @@ enum frame_kind {
     FRAME_DISPUTE = 6, /* to the arbiter (rank 0): members called different things */
     FRAME_ASK = 7,     /* from the arbiter: what did you call? */
     FRAME_ANSWER = 8,  /* to the arbiter: this */
-    FRAME_VERDICT = 9, /* from the arbiter: who differs, and how */
+    FRAME_VERDICT = 9, /* from the arbiter: which members differ, and how */
     FRAME_PING = 10,
     FRAME_PONG = 11,
     FRAME_BYE = 12,   /* the sender closes on purpose: payload is a record */

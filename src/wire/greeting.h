@@ -11,7 +11,7 @@
 #define GREETING_CHANNELS_MAX 9u
 
 enum greeting_kind {
-    GREETING_GREET = 80,   /* from whoever dialled: this socket is to be that channel between us */
+    GREETING_GREET = 80,   /* from the dialler: this socket is to be that channel of the pair */
     GREETING_WELCOME = 81, /* the answer; from the lower rank it also means: this socket is the one */
     GREETING_REFUSE = 82,  /* the answer; nothing follows */
     GREETING_CONFIRM = 83  /* from a lower rank that dialled: this socket is the one */
@@ -29,7 +29,7 @@ struct greeting {
     uint8_t reason;    /* enum greeting_reason; 0 but in a refusal */
     uint8_t channel;   /* 0: control */
     uint8_t channels;  /* how many this pair has; 0: the lower rank has not said it yet */
-    uint32_t from, to; /* ranks: of who speaks, of who is meant */
+    uint32_t from, to; /* ranks: of the sender, of the receiver */
     uint64_t cluster;  /* never 0 */
     uint64_t from_instance, to_instance;
     uint64_t round_trip_ns; /* as the dialler measured it; 0: not known */

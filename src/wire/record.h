@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/types.h"
 
-/* FRAME_HELLO: who speaks, and what it can. */
+/* FRAME_HELLO: the sender and what it supports. */
 struct hello_record {
     uint16_t version_min, version_max; /* protocol versions spoken */
     uint32_t features;                 /* bits; none defined yet */
@@ -44,7 +44,7 @@ size_t call_encode(const struct call_record *r, void *target, size_t size);
 int MUST_CHECK call_decode(struct call_record *r, const void *source, size_t len);
 /* Characters of the text that are not printable ASCII travel as '?'. */
 size_t error_encode(const struct error *e, void *target, size_t size);
-/* The status must be an error that we know (whoever waits for an end would take HEARTH_OK for success, and
+/* The status must be an error that we know (a waiting caller would take HEARTH_OK for success, and
  * HEARTH_PENDING for no end), and so must the reason; the ranks are below 2^31 or RANK_NONE; the text is
- * printable ASCII: it may end on somebody's terminal. */
+ * printable ASCII: it may be shown on a terminal. */
 int MUST_CHECK error_decode(struct error *e, const void *source, size_t len);

@@ -23,7 +23,7 @@ static const char guard[GUARD] = "what stands before and behind the arrays that 
 
 /* One kernel of any kind, as a function of a set. `source` is not looked at by those that scale. */
 struct job {
-    enum { REDUCE, WIDEN, NARROW, MULTIPLY, DIVIDE } kind;
+    enum kind { REDUCE, WIDEN, NARROW, MULTIPLY, DIVIDE } kind;
     enum hearth_dtype dtype;
     int op; /* of REDUCE */
 };
@@ -66,7 +66,7 @@ static void for_all_jobs(void (*check)(struct job))
         for (int op = 0; op < cases_ops(d); op++)
             check((struct job){REDUCE, dtype, op});
         for (int kind = WIDEN; kind <= (d <= HEARTH_F64 ? DIVIDE : NARROW); kind++)
-            check((struct job){(int)kind, dtype, 0});
+            check((struct job){(enum kind)kind, dtype, 0});
     }
 }
 

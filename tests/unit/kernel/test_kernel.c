@@ -19,10 +19,10 @@ TEST(all_threads_get_the_same)
     const struct kernels *answers[THREADS] = {0};
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ask, &answers[i]), 0);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < THREADS; i++)
         assert_true(answers[i] && answers[i] == answers[0]);
+    }
 }
 
 TEST(the_best_is_the_last_there_is)

@@ -299,13 +299,13 @@ TEST_WITH(a_shared_payload_keeps_its_place, begin, end)
                 assert_true(message_queue_put(&q, TINY, "before", 6));
             assert_true(message_queue_put_shared(&q, LONG, "head", 4, shared, sizeof shared));
             assert_true(message_queue_put(&q, TINY, "behind", 6));
-            size_t whole = at + MESSAGE_HEADER_LEN + len + MESSAGE_HEADER_LEN + 6;
-            assert_int_equal(message_queue_len(&q), whole);
-            assert_int_equal(drain(&q, step, bytes, sizeof bytes), whole);
+            size_t all = at + MESSAGE_HEADER_LEN + len + MESSAGE_HEADER_LEN + 6;
+            assert_int_equal(message_queue_len(&q), all);
+            assert_int_equal(drain(&q, step, bytes, sizeof bytes), all);
             assert_int_equal(message_header_decode(&h, bytes + at, &kinds, &what), HEARTH_OK);
             assert_int_equal(h.len, len);
             assert_true(message_intact(&h, bytes + at + MESSAGE_HEADER_LEN));
-            assert_memory_equal(bytes + whole - 6, "behind", 6);
+            assert_memory_equal(bytes + all - 6, "behind", 6);
             message_queue_fini(&q);
         }
 }
