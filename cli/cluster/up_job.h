@@ -9,7 +9,7 @@
 
 #include <hearth.h>
 
-#include "cli/run/agent_link.h"
+#include "cli/run/child.h"
 #include "os/thread.h"
 
 #define UP_MEMBERS_MAX 64

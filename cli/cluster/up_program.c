@@ -9,7 +9,6 @@
 
 #include "cli/shared/args.h"
 #include "os/clock.h"
-#include "security/vault.h"
 
 #define VARS_MAX    32
 #define GRACE_NS    (10 * NS_PER_S) /* from the failure of a program elsewhere to the end of ours */
@@ -64,7 +63,6 @@ static void begin_forming(struct up_program *p)
 
 static bool start_child_process(struct up_program *p)
 {
-    char token[SECRET_TOKEN_MAX] = "";
     struct vars vars;
     if (!vars_open(&vars, VARS_MAX))
         return false;
@@ -72,12 +70,9 @@ static bool start_child_process(struct up_program *p)
     vars_add(&vars, "HEARTH_PLAIN=0");
     if (p->handover->file[0]) /* where the trust list is, too */
         vars_add(&vars, "HEARTH_SECRET_FILE=%s", p->handover->file);
-    else
-        secret_token(p->handover->secret, token);
-    struct child_process_plan plan = {
-        .vars = vars.list, .args = p->args, .token = token[0] ? token : NULL, .rank = p->job.rank};
+    struct child_process_plan plan = {.vars = vars.list, .args = p->args, .rank = p->job.rank};
+    plan.secret = p->handover->file[0] ? NULL : p->handover->secret;
     bool good = !vars.full && child_process_start(&p->child, &plan, &p->output);
-    wipe(token, sizeof token);
     vars_free(vars.list);
     if (!good)
         say(p, "cannot start %s: %s", p->args[0], p->child.why);
@@ -239,7 +234,6 @@ void up_program_tend(struct up_program *p)
 
 bool up_program_open(struct up_program *p)
 {
-    agent_init(&p->child.agent, &p->output, 0);
     if (mutex_init(&p->job.lock))
         return false;
     say(p, "job %s: waiting until %d machine%s there", p->job.name, p->job.min,

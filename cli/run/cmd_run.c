@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/run/agent_link.h"
+#include "cli/run/child.h"
 #include "cli/run/host_agent.h"
 #include "cli/run/hosts.h"
 #include "cli/run/job.h"

@@ -4,14 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run/agent_link.h"
 #include "cli/run/child.h"
 #include "cli/run/host_agent.h"
 #include "support/suite.h"
 
 #define PATIENCE 2000 /* times 10 ms */
-
-static const char token[] = "hearth1-test-0123456789abcdefghjkmnpqrstvwxyz0123456789abcdefghjkmnpqr";
 
 static char folder[] = "/tmp/hearth-child-XXXXXX";
 
@@ -26,7 +23,7 @@ struct outcome {
     char out[4096];
 };
 
-static void start(struct outcome *o, const char *script, const char *secret)
+static void start(struct outcome *o, const char *script, const struct secret *secret)
 {
     char shell[] = "sh", flag[] = "-c", text[512];
     char *args[] = {shell, flag, text, NULL};
@@ -34,7 +31,7 @@ static void start(struct outcome *o, const char *script, const char *secret)
     snprintf(text, sizeof text, "%s", script);
     assert_true(vars_open(&vars, 4));
     vars_add(&vars, "HEARTH_RANK=%d", 1);
-    struct child_process_plan plan = {.vars = vars.list, .args = args, .token = secret, .rank = 1};
+    struct child_process_plan plan = {.vars = vars.list, .args = args, .secret = secret, .rank = 1};
     assert_true(output_open(&o->output, 2, true, folder));
     o->output.idle = nothing;
     assert_true(child_process_start(&o->child, &plan, &o->output));
@@ -77,13 +74,17 @@ static void test_end(void **state)
 static void test_secret(void **state)
 {
     struct outcome o = {.out = ""};
+    struct secret *secret;
+    struct error error;
+    char token[SECRET_TOKEN_MAX];
     (void)state;
-    start(&o, "cat /dev/fd/$HEARTH_SECRET_FD", token);
+    assert_int_equal(secret_draw("test", &secret, &error), HEARTH_OK);
+    start(&o, "cat /dev/fd/$HEARTH_SECRET_FD", secret);
     finish(&o);
+    secret_token(secret, token);
     assert_int_equal(o.child.code, 0);
     assert_string_equal(o.out, token);
-    for (size_t i = 0; i < sizeof o.child.token; i++)
-        assert_int_equal(o.child.token[i], 0);
+    secret_close(secret);
 }
 
 static void test_killed(void **state)
@@ -101,7 +102,7 @@ static void test_stop(void **state)
     struct outcome o = {.out = ""};
     (void)state;
     start(&o, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.05; done", NULL);
-    for (int i = 0; i < PATIENCE && !o.child.agent.greeted; i++)
+    for (int i = 0; i < PATIENCE && !o.child.greeted; i++)
         tend(&o);
     for (int i = 0; i < 20; i++) /* until the trap stands; without it the signal would end it all the same */
         tend(&o);
