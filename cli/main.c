@@ -6,7 +6,7 @@
 #include <hearth.h>
 
 #include "cli/commands.h"
-#include "cli/shared/subcommand.h"
+#include "cli/shared/args.h"
 
 static const struct subcommand commands[] = {
     {"run", cmd_run, "starts a program as the ranks of one job, here or on several hosts",
@@ -41,7 +41,7 @@ static const struct subcommand commands[] = {
 int main(int argc, char **argv)
 {
     char about[128];
-    const struct subcommand_list all = {NULL, "command", about, commands, sizeof commands / sizeof *commands};
+    const struct subcommand_list all = {"", "command", about, commands, sizeof commands / sizeof *commands};
     if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0))
         return printf("hearth %s\n", hearth_version_string()) < 0;
     snprintf(about, sizeof about, "Hearth %s: train one model on the machines you own.",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth bench: the table of benchmarks. */
 #include "cli/commands.h"
-#include "cli/shared/subcommand.h"
+#include "cli/shared/args.h"
 
 int cmd_bench(int argc, char **argv)
 {
@@ -12,7 +12,7 @@ int cmd_bench(int argc, char **argv)
          "hearth bench cluster --sizes 1M,16M"},
     };
     static const struct subcommand_list all = {
-        "bench", "benchmark",
+        " bench", "benchmark",
         "How fast collectives are. On this machine each is measured side by side with a memcpy of the same\n"
         "bytes in the same run; every result is verified. Exit code 1 if it is wrong.",
         benches, sizeof benches / sizeof *benches};

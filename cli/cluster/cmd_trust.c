@@ -11,7 +11,6 @@
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
 #include "cli/shared/json.h"
-#include "cli/shared/subcommand.h"
 #include "cli/shared/text.h"
 #include "security/trust_list.h"
 
@@ -313,7 +312,7 @@ int cmd_trust(int argc, char **argv)
         {"forget", run_deed, "takes a node out of the list, allowed or revoked", "hearth trust forget shelf"},
     };
     static const struct subcommand_list all = {
-        "trust", "trust command",
+        " trust", "trust command",
         "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
         "time: a change is effective within a second, also on connections that are there.",
         list, sizeof list / sizeof *list};

@@ -9,116 +9,61 @@
 
 /* ---- single values ---- */
 
+/* Each text gives this number, or none (negative) and leaves the target alone. */
+struct value {
+    const char *text;
+    double number;
+};
+
+static void assert_values(enum arg_type type, const struct value *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool whole = type == ARG_COUNT || type == ARG_SIZE;
+        size_t bytes = 77;
+        double real = 77;
+        const struct arg arg = {.type = type, .target = whole ? (void *)&bytes : (void *)&real};
+        bool good = args_set(&arg, values[i].text);
+        double got = whole ? (double)bytes : real, expected = values[i].number < 0 ? 77 : values[i].number;
+        if (good != (values[i].number >= 0) || fabs(got - expected) > expected * 1e-15)
+            fail_msg("'%s' gives %d and %g", values[i].text, good, got);
+    }
+}
+
+#define VALUES(type, ...)                                                                                    \
+    assert_values(type, (const struct value[]){__VA_ARGS__},                                                 \
+                  sizeof((const struct value[]){__VA_ARGS__}) / sizeof(struct value))
+
 TEST(test_count)
 {
-    static const struct {
-        const char *text;
-        size_t count;
-    } good[] = {{"1", 1},
-                {"25000000", 25000000},
-                {"10K", 10000},
-                {"350M", 350000000},
-                {"1.3B", 1300000000},
-                {"7b", (size_t)7000000000},
-                {"0.5K", 500},
-                {"1000B", (size_t)1000000000000}};
-    static const char *const bad[] = {"",   "0",  "-1", "1.5", "1.0001K", "1001B",
-                                      "1G", "1T", "B",  "1 B", "inf",     "1e9"};
-    size_t count = 77;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        if (!args_count(good[i].text, &count) || count != good[i].count)
-            fail_msg("%s gave %zu", good[i].text, count);
-    }
-    count = 77;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_count(bad[i], &count) || count != 77)
-            fail_msg("'%s' was accepted", bad[i]);
-    }
+    VALUES(ARG_COUNT, {"1", 1}, {"25000000", 25e6}, {"10K", 1e4}, {"350M", 350e6}, {"1.3B", 1.3e9},
+           {"7b", 7e9}, {"0.5K", 500}, {"1000B", 1e12}, {"", -1}, {"0", -1}, {"-1", -1}, {"1.5", -1},
+           {"1.0001K", -1}, {"1001B", -1}, {"1G", -1}, {"1T", -1}, {"B", -1}, {"1 B", -1}, {"inf", -1},
+           {"1e9", -1});
 }
 
 TEST(test_size)
 {
-    static const struct {
-        const char *text;
-        size_t bytes;
-    } good[] = {{"0", 0},
-                {"4", 4},
-                {"1K", 1024},
-                {"64k", 65536},
-                {"100M", 104857600},
-                {"1G", 1073741824},
-                {"1KB", 1024},
-                {"1KiB", 1024},
-                {"512B", 512},
-                {"1.5M", 3 << 19},
-                {"0.5gb", 1 << 29},
-                {"1024G", (size_t)1 << 40},
-                {"1099511627776", (size_t)1 << 40}};
-    static const char *const bad[] = {"",
-                                      "K",
-                                      "-1",
-                                      "+1",
-                                      " 1",
-                                      "1 K",
-                                      "1.3",
-                                      "1.3K",
-                                      "1KBit",
-                                      "1.5.0M",
-                                      "0x10",
-                                      "1T",
-                                      "1025G",
-                                      "1M1",
-                                      "ten",
-                                      "1e3",
-                                      "99999999999999999999",
-                                      "1099511627777"};
-    size_t bytes = 77;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        if (!args_size(good[i].text, &bytes) || bytes != good[i].bytes)
-            fail_msg("%s gives %zu", good[i].text, bytes);
-    }
-    bytes = 77;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_size(bad[i], &bytes) || bytes != 77)
-            fail_msg("'%s' is taken as %zu", bad[i], bytes);
-    }
+    VALUES(ARG_SIZE, {"0", 0}, {"4", 4}, {"1K", 1024}, {"64k", 65536}, {"100M", 104857600}, {"1G", 0x1p30},
+           {"1KB", 1024}, {"1KiB", 1024}, {"512B", 512}, {"1.5M", 3 << 19}, {"0.5gb", 1 << 29},
+           {"1024G", 0x1p40}, {"1099511627776", 0x1p40}, {"", -1}, {"K", -1}, {"-1", -1}, {"+1", -1},
+           {" 1", -1}, {"1 K", -1}, {"1.3", -1}, {"1.3K", -1}, {"1KBit", -1}, {"1.5.0M", -1}, {"0x10", -1},
+           {"1T", -1}, {"1025G", -1}, {"1M1", -1}, {"ten", -1}, {"1e3", -1}, {"99999999999999999999", -1},
+           {"1099511627777", -1});
 }
 
 TEST(test_rate)
 {
-    static const char *const bad[] = {"",        "1",       "gbit",      "0gbit", "-1gbit", "1gb",  "1MBps",
-                                      "infgbit", "nangbit", "1.2.3gbit", "bps",   "1psb",   "1xbps"};
-    double rate = 7;
-    assert_true(args_rate("1gbit", &rate) && rate == 125e6);
-    assert_true(args_rate("100mbit", &rate) && rate == 12.5e6);
-    assert_true(args_rate("2.5Gbit", &rate) && rate == 312.5e6);
-    assert_true(args_rate("10gbit", &rate) && rate == 1.25e9);
-    assert_true(args_rate("8bit", &rate) && rate == 1);
-    assert_true(args_rate("100Mbps", &rate) && rate == 12.5e6);
-    assert_true(args_rate("1gbps", &rate) && rate == 125e6);
-    assert_true(args_rate("8bps", &rate) && rate == 1);
-    assert_true(args_rate("1Gbit/s", &rate) && rate == 125e6);
-    rate = 7;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_rate(bad[i], &rate) || rate != 7)
-            fail_msg("'%s' is taken as %g", bad[i], rate);
-    }
+    VALUES(ARG_RATE, {"1gbit", 125e6}, {"100mbit", 12.5e6}, {"2.5Gbit", 312.5e6}, {"10gbit", 1.25e9},
+           {"8bit", 1}, {"100Mbps", 12.5e6}, {"1gbps", 125e6}, {"8bps", 1}, {"1Gbit/s", 125e6}, {"", -1},
+           {"1", -1}, {"gbit", -1}, {"0gbit", -1}, {"-1gbit", -1}, {"1gb", -1}, {"1MBps", -1},
+           {"infgbit", -1}, {"nangbit", -1}, {"1.2.3gbit", -1}, {"bps", -1}, {"1psb", -1}, {"1xbps", -1});
 }
 
 TEST(test_duration)
 {
-    static const char *const bad[] = {"", "5", "us", "-1us", "1min", "1 us", "inf s", "0x1us", ".us"};
-    double seconds = 7;
-    assert_true(args_duration("200us", &seconds) && fabs(seconds - 200e-6) < 1e-15);
-    assert_true(args_duration("1ms", &seconds) && fabs(seconds - 1e-3) < 1e-15);
-    assert_true(args_duration("0.5s", &seconds) && seconds == 0.5);
-    assert_true(args_duration("20ns", &seconds) && fabs(seconds - 20e-9) < 1e-18);
-    assert_true(args_duration("0", &seconds) && seconds == 0);
-    seconds = 7;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_duration(bad[i], &seconds) || seconds != 7)
-            fail_msg("'%s' is taken as %g", bad[i], seconds);
-    }
+    VALUES(ARG_DURATION, {"200us", 200e-6}, {"1ms", 1e-3}, {"0.5s", 0.5}, {"20ns", 20e-9}, {"0", 0}, {"", -1},
+           {"5", -1}, {"us", -1}, {"-1us", -1}, {"1min", -1}, {"1 us", -1}, {"inf s", -1}, {"0x1us", -1},
+           {".us", -1});
 }
 
 TEST(test_int)
@@ -165,7 +110,24 @@ struct options {
 
 #define WORDS_MAX 8
 
-/* Parses the words; what goes to standard error is kept in `said`. */
+/* What goes to standard error is kept in `said`. */
+static int parse_quietly(const struct usage *usage, int argc, char **argv, char *said, size_t size)
+{
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+    assert_non_null(file);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    int code = args_parse(usage, argc, argv);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, size - 1, file)] = 0;
+    fclose(file);
+    return code;
+}
+
 static int parse(struct options *o, const char *const *words, char *said, size_t size)
 {
     const struct arg args[] = {
@@ -184,25 +146,14 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     static char copies[WORDS_MAX][64];
     char *argv[WORDS_MAX + 1];
-    int argc = 0, saved = dup(STDERR_FILENO);
+    int argc = 0;
     for (; words[argc]; argc++) {
         assert_true(argc < WORDS_MAX);
         snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
         argv[argc] = copies[argc];
     }
     argv[argc] = NULL;
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    dup2(fileno(file), STDERR_FILENO);
-    int code = args_parse(&usage, argc, argv);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    rewind(file);
-    size_t len = fread(said, 1, size - 1, file);
-    said[len] = 0;
-    fclose(file);
-    return code;
+    return parse_quietly(&usage, argc, argv, said, size);
 }
 
 TEST(test_parse)
@@ -341,20 +292,8 @@ TEST(test_words)
     assert_int_equal(args_parse(&usage, 3, single), ARGS_GO);
     assert_true(id == one && !label);
     assert_int_equal(args_parse(&usage, 2, none), EXIT_USAGE);
-    char said[256] = "";
-    FILE *heard = tmpfile();
-    int saved = dup(STDERR_FILENO);
-    assert_non_null(heard);
-    fflush(stderr);
-    dup2(fileno(heard), STDERR_FILENO);
-    int code = args_parse(&usage, 4, many);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    rewind(heard);
-    said[fread(said, 1, sizeof said - 1, heard)] = 0;
-    fclose(heard);
-    assert_int_equal(code, EXIT_USAGE);
+    char said[256];
+    assert_int_equal(parse_quietly(&usage, 4, many, said, sizeof said), EXIT_USAGE);
     assert_non_null(strstr(said, "a word too many"));
     assert_null(strstr(said, more));
 }
