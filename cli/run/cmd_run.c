@@ -38,7 +38,7 @@ struct run_command {
     char job[17];
     char master[HOST_NAME_LEN], meeting[ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
     uint16_t port, user_port;                         /* MASTER_PORT; as the user set it, or 0 */
-    char interface[ROUTE_IFACE_MAX];
+    struct route route;                               /* to the other hosts; its interface is shown */
     struct job_rank *ranks;
 };
 
@@ -110,21 +110,18 @@ static bool has_port(const char *text)
 static int settle_master(struct run_command *run, const struct usage *usage)
 {
     const struct host *zero = &run->hosts.list[0];
-    char why[512], address[ROUTE_TEXT_MAX];
-    snprintf(run->interface, sizeof run->interface, "chosen there");
-    if (!run->spread) {
-        snprintf(run->master, sizeof run->master, "127.0.0.1");
-    } else if (!zero->local) {
-        snprintf(run->master, sizeof run->master, "%s", host_address(zero));
-    } else {
-        bool good = run->bind ? route_bind(run->bind, address, run->interface, why, sizeof why)
-                              : route_to(host_address(first_remote(&run->hosts)), address, run->interface,
-                                         why, sizeof why);
-        if (!good)
-            return args_refuse(usage, "%s; --bind or --rendezvous can say which address others are to use",
-                               why);
-        snprintf(run->master, sizeof run->master, "%s", address);
-    }
+    const char *master = run->spread ? run->route.address : "127.0.0.1";
+    bool good = true;
+    snprintf(run->route.interface, sizeof run->route.interface, "chosen there");
+    if (run->spread && !zero->local)
+        master = host_address(zero);
+    else if (run->spread)
+        good = run->bind ? route_bind(run->bind, &run->route)
+                         : route_to(host_address(first_remote(&run->hosts)), true, &run->route);
+    if (!good)
+        return args_refuse(usage, "%s; --bind or --rendezvous can say which address others are to use",
+                           run->route.why);
+    snprintf(run->master, sizeof run->master, "%s", master);
     return ARGS_GO;
 }
 
@@ -137,11 +134,10 @@ static const char *said_by_user(const char *name)
 static int read_port(struct run_command *run, const struct usage *usage)
 {
     const char *text = said_by_user("MASTER_PORT");
-    char *end;
+    int64_t port;
     if (!text)
         return ARGS_GO;
-    unsigned long port = strtoul(text, &end, 10);
-    if (*end || text[0] < '0' || text[0] > '9' || port < 1 || port > UINT16_MAX)
+    if (!args_int(text, 1, UINT16_MAX, &port))
         return args_refuse(usage, "MASTER_PORT is '%.64s'; a port is a number from 1 to %d", text,
                            UINT16_MAX);
     run->user_port = (uint16_t)port;
@@ -165,7 +161,7 @@ static int settle_meeting(struct run_command *run, const struct usage *usage)
     } else if (!run->rendezvous) {
         snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
     } else if (strlen(run->rendezvous) >= HOST_NAME_LEN) {
-        return args_refuse(usage, "--rendezvous is longer than %d messages", HOST_NAME_LEN - 1);
+        return args_refuse(usage, "--rendezvous is longer than %d characters", HOST_NAME_LEN - 1);
     } else if (has_port(run->rendezvous)) {
         snprintf(run->meeting, sizeof run->meeting, "%s", run->rendezvous);
     } else {
@@ -188,7 +184,7 @@ static int settle_torch(struct run_command *run, const struct usage *usage)
     const char *address = said_by_user("MASTER_ADDR"), *colon = strrchr(run->meeting, ':');
     unsigned long taken = colon ? strtoul(colon + 1, NULL, 10) : 0;
     if (address && strlen(address) >= sizeof run->master)
-        return args_refuse(usage, "MASTER_ADDR is longer than %d messages", HOST_NAME_LEN - 1);
+        return args_refuse(usage, "MASTER_ADDR is longer than %d characters", HOST_NAME_LEN - 1);
     if (address)
         snprintf(run->master, sizeof run->master, "%s", address);
     if (run->user_port && run->user_port == taken)
@@ -315,8 +311,8 @@ static void free_ranks(struct run_command *run)
 static void show_plan(const struct run_command *run)
 {
     fprintf(stderr, "hearth run: job %s, %d ranks, rendezvous %s", run->job, run->hosts.ranks, run->meeting);
-    if (run->spread && run->interface[0])
-        fprintf(stderr, " (interface %s)", run->interface);
+    if (run->spread && run->route.interface[0])
+        fprintf(stderr, " (interface %s)", run->route.interface);
     fputc('\n', stderr);
     if (run->handover.plain)
         fprintf(stderr, "hearth run: plain: nothing is encrypted, and whoever can reach a rank may join\n");

@@ -172,10 +172,11 @@ static void become(struct host_agent *k, struct pipes *p, int agent)
 /* Gloo asks what this machine's name means, and takes 127.0.0.1 if it means nothing. */
 static void tell_gloo(void)
 {
-    char interface[ROUTE_IFACE_MAX];
-    if (!getenv("GLOO_SOCKET_IFNAME") &&
-        route_interface(getenv("HEARTH_BIND"), getenv("MASTER_ADDR"), interface))
-        setenv("GLOO_SOCKET_IFNAME", interface, 1);
+    const char *bind = getenv("HEARTH_BIND"), *master = getenv("MASTER_ADDR");
+    struct route route;
+    bool found = bind && bind[0] ? route_bind(bind, &route) : master && route_to(master, false, &route);
+    if (found && route.interface[0])
+        setenv("GLOO_SOCKET_IFNAME", route.interface, 0);
 }
 
 static void start(struct host_agent *k, bool has_input)
