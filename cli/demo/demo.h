@@ -6,9 +6,8 @@
 #include "cli/demo/train.h"
 #include "cli/shared/json.h"
 
-#define DEMO_RANKS_MAX   32
-#define DEMO_TEST_IMAGES 2000 /* enough to tell 80 % from 79 %, and quick */
-#define DEMO_DATA_DIR    "/usr/share/datasets/fashion-mnist"
+#define DEMO_RANKS_MAX 32
+#define DEMO_DATA_DIR  "/usr/share/datasets/fashion-mnist"
 
 struct demo {
     const char *data; /* directory */
@@ -34,6 +33,8 @@ struct demo {
     double nodes_s, single_s;
     size_t steps; /* of each replica */
 };
+
+size_t demo_test_images(const struct demo *demo); /* that a race looks at */
 
 /* Nodes of this process, then one node alone. An exit code. */
 int demo_local(struct demo *demo);
