@@ -27,11 +27,6 @@ struct demo {
     /* The race of machines. */
     const char *codec; /* NULL: several, one after the other */
     const char *seeds, *bind;
-
-    /* What demo_local found out. */
-    struct train_epoch last; /* of the nodes */
-    double nodes_s, single_s;
-    size_t steps; /* of each replica */
 };
 
 size_t demo_test_images(const struct demo *demo); /* that a race looks at */

@@ -34,11 +34,6 @@ struct race_show {
     struct progress progress;
 };
 
-static void put_title(const char *text)
-{
-    printf("\n%s%s%s\n", paint(stdout, PAINT_BOLD), text, paint(stdout, PAINT_NONE));
-}
-
 /* ---- as it goes ---- */
 
 static const int widths[] = {-NAME_WIDTH, 5, 10, 11, 10, 10, 11};
@@ -86,7 +81,7 @@ static void show_head(const struct demo *demo, const struct race *race)
 
 static void show_bars(const struct race *race)
 {
-    printf("\n%sTime to %g %%%s\n", paint(stdout, PAINT_BOLD), race->target * 100, paint(stdout, PAINT_NONE));
+    print_title(PAINT_BOLD, "Time to %g %%", race->target * 100);
     for (int i = 0; i < race->lane_count; i++) {
         const struct race_track *lane = &race->lanes[i];
         struct lane_text t = lane_text(race, lane);
@@ -107,8 +102,8 @@ static void show_bars(const struct race *race)
 
 static void show_same(const struct race *race)
 {
-    printf("\n%sThe %d replicas are identical, bit for bit, every time they are compared%s\n",
-           paint(stdout, PAINT_GOOD), race->ranks, paint(stdout, PAINT_NONE));
+    print_title(PAINT_GOOD, "The %d replicas are identical, bit for bit, every time they are compared",
+                race->ranks);
     for (int i = 0; i < race->lane_count; i++)
         printf("  %-*s %3zu times, in the end all have %s\n", NAME_WIDTH, race->lanes[i].name,
                race->lanes[i].result.checks, lane_text(race, &race->lanes[i]).hash.s);
@@ -122,7 +117,7 @@ static void show_feedback(const struct race *race)
         const struct race_point *then = like == lane ? NULL : race_at(lane, like->result.steps);
         if (!then)
             continue;
-        put_title("Why what a step leaves out is kept for the next");
+        print_title(PAINT_BOLD, "Why what a step leaves out is kept for the next");
         printf("  %s sends 1 weight in 100. After %zu steps: %.2f %% right with feedback, %.2f %% without;\n"
                "  without it after %zu steps: %.2f %%\n",
                like->name, then->step, race_last(like).score.accuracy * 100, then->score.accuracy * 100,
@@ -150,63 +145,37 @@ static void show_forecast(const struct race *race, const struct forecast *foreca
 
 static void lane_json(json_t *doc, const struct race *race, const struct race_track *lane)
 {
-    const struct race_track *plain = &race->lanes[0];
-    double steps = lane->result.steps ? (double)lane->result.steps : 1;
-    bool raced = lane->like < 0 && lane->result.reached && plain->result.reached;
-    json_t *row = doc_row(doc);
-    row_text(row, "name", "demo.lane");
-    row_text(row, "compress", lane->codec);
-    row_text(row, "transport", race->machines ? "auto" : "tcp");
-    row_count(row, "ranks", (uint64_t)race->ranks);
-    if (race->machines)
-        row_text(row, "machines", race->machines);
-    else
-        row_real(row, "rate_bytes_per_s", race->rate);
-    row_count(row, "bytes", mlp_param_count(&race->job->mlp) * sizeof(float));
-    row_count(row, "steps", lane->result.steps);
-    row_bool(row, "reached", lane->result.reached);
-    row_real(row, "seconds", race_last(lane).seconds);
-    row_real(row, "accuracy", race_last(lane).score.accuracy);
-    row_real(row, "loss", race_last(lane).score.loss);
-    row_real(row, "network_us", lane->result.network_s / steps * 1e6);
-    row_real(row, "compute_us", lane->result.compute_s / steps * 1e6);
-    row_real(row, "bytes_sent", race_last(lane).bytes / steps);
-    row_text(row, "vs", "none");
-    row_real(row, "ratio", raced ? race_last(lane).seconds / race_last(plain).seconds : (double)NAN);
-    row_count(row, "checks", lane->result.checks);
-    row_text(row, "hash", lane_text(race, lane).hash.s);
-    row_bool(row, "ok", lane->result.same);
-}
-
-static void points_json(json_t *doc, const struct race_track *lane)
-{
-    for (size_t i = 0; i < lane->point_count; i++) {
-        const struct race_point *point = &lane->points[i];
-        json_t *row = doc_row(doc);
-        row_text(row, "name", "demo.point");
-        row_text(row, "compress", lane->codec);
-        row_count(row, "step", point->step);
-        row_real(row, "seconds", point->seconds);
-        row_real(row, "bytes_sent", point->bytes);
-        row_real(row, "loss", point->score.loss);
-        row_real(row, "accuracy", point->score.accuracy);
-    }
+    const struct race_result *r = &lane->result;
+    const struct race_point last = race_last(lane), plain = race_last(&race->lanes[0]);
+    bool raced = lane->like < 0 && r->reached && race->lanes[0].result.reached;
+    double steps = r->steps ? (double)r->steps : 1;
+    doc_add(doc, "name", json_string("demo.lane"), "compress", json_string(lane->codec), "transport",
+            json_string(race->machines ? "auto" : "tcp"), "ranks", json_integer(race->ranks),
+            race->machines ? "machines" : "rate_bytes_per_s",
+            race->machines ? json_string(race->machines) : json_finite(race->rate), "bytes",
+            json_integer((json_int_t)(mlp_param_count(&race->job->mlp) * sizeof(float))), "steps",
+            json_integer((json_int_t)r->steps), "reached", json_boolean(r->reached), "seconds",
+            json_finite(last.seconds), "accuracy", json_finite(last.score.accuracy), "loss",
+            json_finite(last.score.loss), "network_us", json_finite(r->network_s / steps * 1e6), "compute_us",
+            json_finite(r->compute_s / steps * 1e6), "bytes_sent", json_finite(last.bytes / steps), "vs",
+            json_string("none"), "ratio", json_finite(raced ? last.seconds / plain.seconds : (double)NAN),
+            "checks", json_integer((json_int_t)r->checks), "hash", json_string(lane_text(race, lane).hash.s),
+            "ok", json_boolean(r->same), NULL);
+    for (const struct race_point *p = lane->points; p < lane->points + lane->point_count; p++)
+        doc_add(doc, "name", json_string("demo.point"), "compress", json_string(lane->codec), "step",
+                json_integer((json_int_t)p->step), "seconds", json_finite(p->seconds), "bytes_sent",
+                json_finite(p->bytes), "loss", json_finite(p->score.loss), "accuracy",
+                json_finite(p->score.accuracy), NULL);
 }
 
 static void all_json(json_t *doc, const struct race *race, const struct forecast *forecasts)
 {
-    for (int i = 0; i < race->lane_count; i++) {
+    for (int i = 0; i < race->lane_count; i++)
         lane_json(doc, race, &race->lanes[i]);
-        points_json(doc, &race->lanes[i]);
-    }
-    for (int i = 0; i < race->lane_count; i++) {
-        json_t *row = doc_row(doc);
-        row_text(row, "name", "demo.forecast");
-        row_text(row, "what", FORECAST_WHAT);
-        row_text(row, "compress", race->lanes[i].codec);
-        row_real(row, "model_us", forecasts[i].seconds * 1e6);
-        row_real(row, "bytes_sent", forecasts[i].bytes);
-    }
+    for (int i = 0; i < race->lane_count; i++)
+        doc_add(doc, "name", json_string("demo.forecast"), "what", json_string(FORECAST_WHAT), "compress",
+                json_string(race->lanes[i].codec), "model_us", json_finite(forecasts[i].seconds * 1e6),
+                "bytes_sent", json_finite(forecasts[i].bytes), NULL);
 }
 
 /* ---- the run ---- */

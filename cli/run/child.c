@@ -80,6 +80,7 @@ static int spawn(pid_t *pid, char *const *args, bool here, agent_pipes pipes,
     return reason;
 }
 
+/* Spawned and not forked: we may have many threads, and secrets that are not the agent's. */
 static int start_process(pid_t *pid, char *const *ssh, agent_pipes pipes)
 {
     char name[] = "hearth", run[] = "run", child[] = "--child", *own[] = {name, run, child, NULL};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program behind a host agent (host_agent.h), which is a process of our own program: on this machine, or on
- * another one at the end of ssh. The agent is spawned, not forked, so a process with many threads may do this.
- * The pipe to the agent is also the life line: the agent ends when it does. */
+ * another one at the end of ssh. The pipe to the agent is also the life line: the agent ends when it does. */
 #pragma once
 
 #include <poll.h>
@@ -59,8 +58,8 @@ struct child_process_plan {
 bool child_process_start(struct child_process *w, const struct child_process_plan *plan,
                          struct output *output);
 void child_process_polls(const struct child_process *w, struct pollfd polls[CHILD_PROCESS_POLLS]);
-/* Carries output and messages, kills a program that does not end in time, reaps. To be called when a poll said
- * so, and at least when child_process_patience_ms has passed. Its parts, for a loop with many: */
+/* Carries output and messages, kills a program that does not end in time, reaps. To be called when a poll
+ * said so, and at least when child_process_patience_ms has passed. Its parts, for a loop with many: */
 void child_process_tend(struct child_process *w);
 void child_process_hear(struct child_process *w);
 void child_process_hasten(struct child_process *w);

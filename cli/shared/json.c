@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -106,6 +107,21 @@ json_t *doc_row(json_t *doc)
     return row;
 }
 
+void doc_add(json_t *doc, ...)
+{
+    json_t *row = doc_row(doc);
+    va_list args;
+    va_start(args, doc);
+    for (const char *key; (key = va_arg(args, const char *));)
+        json_object_set_new(row, key, va_arg(args, json_t *));
+    va_end(args);
+}
+
+json_t *json_finite(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 bool doc_close(json_t *doc)
 {
     bool written = json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
@@ -128,7 +144,7 @@ void row_count(json_t *row, const char *key, uint64_t value)
 
 void row_real(json_t *row, const char *key, double value)
 {
-    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(row, key, json_finite(value));
 }
 
 void row_bool(json_t *row, const char *key, bool value)

@@ -3,6 +3,7 @@
 #include "cli/shared/text.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,6 +92,16 @@ const char *paint(FILE *file, enum paint what)
     if (!isatty(fileno(file)) || (no_color && *no_color) || !term || strcmp(term, "dumb") == 0)
         return "";
     return codes[what];
+}
+
+void print_title(enum paint what, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("\n%s", paint(stdout, what));
+    vprintf(format, args);
+    printf("%s\n", paint(stdout, PAINT_NONE));
+    va_end(args);
 }
 
 struct text text_exact(bool good)
