@@ -43,9 +43,9 @@ struct train_score {
     double loss, accuracy;
 };
 
+/* Mean loss of the training images, share of the test images that are right. */
 struct train_epoch {
-    double loss, accuracy,
-        seconds; /* mean loss of the training images, share of test images that are right */
+    double loss, accuracy, seconds;
 };
 
 bool trainer_init(struct trainer *t, const struct train_job *job, hearth_group *group); /* false: no memory */

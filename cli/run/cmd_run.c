@@ -59,24 +59,19 @@ static const struct host *first_remote(const struct hosts *hosts)
     return NULL;
 }
 
-static bool is_spread(const struct hosts *hosts)
-{
-    for (int i = 1; i < hosts->count; i++) {
-        if (!host_same(&hosts->list[0], &hosts->list[i]))
-            return true;
-    }
-    return false;
-}
-
 static int settle_hosts(struct run_command *run, const struct usage *usage)
 {
     char why[512];
+    if (!run->args || !run->args[0])
+        return args_refuse(usage, "there is no program; it stands last, after --");
+    if (run->grace_s > GRACE_MAX)
+        return args_refuse(usage, "--grace is longer than a day");
     if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
         return args_refuse(usage, "--hosts: %s", why);
     if (!hosts_fill(&run->hosts, run->count, why, sizeof why))
         return args_refuse(usage, "%s", why);
-    run->spread = is_spread(&run->hosts);
-    return ARGS_GO;
+    run->spread = run->hosts.machines > 1;
+    return run->spread ? ARGS_GO : route_check_bind(usage, run->bind); /* others have other interfaces */
 }
 
 static int settle_secret_handover(struct run_command *run, const struct usage *usage)
@@ -225,48 +220,23 @@ static struct rank_place find_place(const struct run_command *run, int rank)
     const struct hosts *hosts = &run->hosts;
     struct rank_place p = {.rank = rank,
                            .size = hosts->ranks,
+                           .host = hosts_find(hosts, rank)->machine,
                            .meeting = run->meeting,
                            .job = run->job,
                            .master = run->master,
                            .port = run->port};
-    const struct host *own = hosts_find(hosts, rank);
-    for (int i = 0; i < hosts->count && !host_same(&hosts->list[i], own); i++) {
-        bool seen = false;
-        for (int k = 0; k < i; k++)
-            seen = seen || host_same(&hosts->list[k], &hosts->list[i]);
-        p.host += !seen;
-    }
     for (int r = 0; r < hosts->ranks; r++) {
-        if (host_same(hosts_find(hosts, r), own)) {
-            p.local_rank += r < rank;
-            p.local_size++;
-        }
+        bool shared = hosts_find(hosts, r)->machine == p.host;
+        p.local_rank += shared && r < rank;
+        p.local_size += shared;
     }
     return p;
-}
-
-/* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
-static void set_threads(const struct host *host, int local_size, struct vars *vars)
-{
-    const char *threads = getenv("OMP_NUM_THREADS");
-    if (threads && !host->local)
-        vars_add(vars, "OMP_NUM_THREADS=%s", threads);
-    else if (!threads && local_size > 1)
-        vars_add(vars, "OMP_NUM_THREADS=1");
-}
-
-static void set_secret_handover(const struct run_command *run, const struct host *host, struct vars *vars)
-{
-    vars_add(vars, "HEARTH_PLAIN=%d", run->handover.plain);
-    if (!run->handover.plain && run->handover.fresh_keys)
-        vars_add(vars, "HEARTH_KEY_FILE=fresh");
-    if (host->local && run->handover.file[0])
-        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
 }
 
 static void set_vars(const struct run_command *run, const struct host *host, int rank, struct vars *vars)
 {
     const struct rank_place place = find_place(run, rank);
+    const char *threads = getenv("OMP_NUM_THREADS");
     if (!host->local)
         pass_vars(run, vars);
     vars_add_place(vars, &place);
@@ -276,8 +246,16 @@ static void set_vars(const struct run_command *run, const struct host *host, int
         vars_add(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
     if (run->trust)
         vars_add(vars, "HEARTH_TRUST_NETWORK=1");
-    set_secret_handover(run, host, vars);
-    set_threads(host, place.local_size, vars);
+    vars_add(vars, "HEARTH_PLAIN=%d", run->handover.plain);
+    if (!run->handover.plain && run->handover.fresh_keys)
+        vars_add(vars, "HEARTH_KEY_FILE=fresh");
+    if (host->local && run->handover.file[0])
+        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
+    /* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
+    if (threads && !host->local)
+        vars_add(vars, "OMP_NUM_THREADS=%s", threads);
+    else if (!threads && place.local_size > 1)
+        vars_add(vars, "OMP_NUM_THREADS=1");
 }
 
 static bool make_ranks(struct run_command *run)
@@ -327,10 +305,10 @@ static void show_plan(const struct run_command *run)
     }
 }
 
-static int start(struct run_command *run)
+static int start(struct run_command *run, const struct usage *usage)
 {
     if (!make_ranks(run))
-        return command_fail("run", "no memory, or more than %d variables to hand on", PASSED_MAX);
+        return command_fail(usage->name, "no memory, or more than %d variables to hand on", PASSED_MAX);
     struct job_plan plan = {.ranks = run->ranks,
                             .count = run->hosts.ranks,
                             .args = run->args,
@@ -389,25 +367,11 @@ int cmd_run(int argc, char **argv)
         "hearth run -n 4 -- ./train --epochs 3", USAGE_ARGS(args)};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
+    static int (*const steps[])(struct run_command *, const struct usage *) = {
+        settle_hosts, settle_secret_handover, read_port, settle_meeting, settle_torch, start};
     int code = args_parse(&usage, argc, argv);
-    if (code == ARGS_GO && (!run.args || !run.args[0]))
-        code = args_refuse(&usage, "there is no program; it stands last, after --");
-    if (code == ARGS_GO && run.grace_s > GRACE_MAX)
-        code = args_refuse(&usage, "--grace is longer than a day");
-    if (code == ARGS_GO)
-        code = settle_hosts(&run, &usage);
-    if (code == ARGS_GO && !run.spread) /* other machines have other interfaces */
-        code = route_check_bind(&usage, run.bind);
-    if (code == ARGS_GO)
-        code = settle_secret_handover(&run, &usage);
-    if (code == ARGS_GO)
-        code = read_port(&run, &usage);
-    if (code == ARGS_GO)
-        code = settle_meeting(&run, &usage);
-    if (code == ARGS_GO)
-        code = settle_torch(&run, &usage);
-    if (code == ARGS_GO)
-        code = start(&run);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && code == ARGS_GO; i++)
+        code = steps[i](&run, &usage);
     free_ranks(&run);
     secret_handover_close(&run.handover);
     return code;

@@ -13,12 +13,14 @@ struct host {
     char name[HOST_NAME_LEN]; /* as given, without brackets; for ssh: may be user@name */
     int count;                /* of ranks */
     bool local;
+    int machine; /* counted from 0 in the order of the list; entries of one machine have the same */
 };
 
 struct hosts {
     struct host list[HOSTS_MAX];
     int count;
-    int ranks; /* the sum of the counts */
+    int machines; /* that are different */
+    int ranks;    /* the sum of the counts */
 };
 
 /* "a,b:2,user@c,[fe80::1]:4". false: `why` names the piece that is wrong. */
@@ -33,5 +35,3 @@ const struct host *hosts_find(const struct hosts *hosts, int rank);
 
 /* The name without a user. */
 const char *host_address(const struct host *host);
-/* Whether two entries are one machine. */
-bool host_same(const struct host *a, const struct host *b);
