@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program behind a host agent (host_agent.h), which is a process of our own program: on this machine, or on
+/* A program behind a host agent (host_agent.c), which is a process of our own program: on this machine, or on
  * another one at the end of ssh. The pipe to the agent is also the life line: the agent ends when it does. */
 #pragma once
 
@@ -73,6 +73,9 @@ void child_process_input(struct child_process *w, const char *bytes, size_t len)
 void child_process_stop(struct child_process *w);
 /* The program has ended, and so has all that it started. */
 bool child_process_over(const struct child_process *w);
+
+/* The agent itself, at the other end of both pipes. An exit code. */
+int host_agent_serve(int in, int up);
 
 /* ---- variables of its environment ---- */
 

@@ -8,8 +8,6 @@
 
 #include "cli/commands.h"
 #include "cli/run/child.h"
-#include "cli/run/host_agent.h"
-#include "cli/run/hosts.h"
 #include "cli/run/job.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"

@@ -7,7 +7,7 @@
  * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where
  * the system hands orphans to the host agent (os/leash.h), those who left the group are found and killed as
  * well; and should the host agent itself be killed, the program follows it there. */
-#include "cli/run/host_agent.h"
+#include "cli/run/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

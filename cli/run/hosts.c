@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where ranks run: the list of --hosts, and which rank goes where. */
-#include "cli/run/hosts.h"
+#include "cli/run/job.h"
 
 #include <stdio.h>
 #include <string.h>

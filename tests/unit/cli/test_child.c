@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cli/run/child.h"
-#include "cli/run/host_agent.h"
 #include "support/suite.h"
 
 #define PATIENCE 2000 /* times 10 ms */

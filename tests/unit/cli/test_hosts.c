@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of hosts, and which rank goes where. */
-#include "cli/run/hosts.h"
+#include "cli/run/job.h"
 #include "os/host.h"
 #include "support/suite.h"
 

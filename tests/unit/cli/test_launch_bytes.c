@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/run/host_agent.h"
+#include "cli/run/child.h"
 #include "cli/run/launch_message.h"
 #include "cli/shared/signals.h"
 #include "security/secret.h"
