@@ -93,10 +93,16 @@ static void join_port(char *text, size_t size, const char *host, unsigned port)
     snprintf(text, size, six ? "[%s]:%u" : "%s:%u", host, port);
 }
 
-static bool has_port(const char *text)
+/* Whether "host:port", "[v6]:port", "host", "v6" or "unix:name" has a port or needs none; and its host. */
+static bool split_host(const char *text, char *host, size_t size)
 {
-    const char *end = strrchr(text, ']'), *colon = strchr(end ? end : text, ':');
-    return strncmp(text, "unix:", 5) == 0 || (colon && (end || !strchr(colon + 1, ':')));
+    const char *end = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strchr(end ? end : text, ':');
+    bool has_port = strncmp(text, "unix:", 5) == 0 || (colon && (end || !strchr(colon + 1, ':')));
+    size_t open = text[0] == '[', len = end ? (size_t)(end - text) : strlen(text);
+    if (has_port && !end)
+        len = (size_t)(strrchr(text, ':') - text);
+    snprintf(host, size, "%.*s", (int)(len - open), text + open);
+    return has_port;
 }
 
 /* The machine of rank 0 as the others know it. */
@@ -146,29 +152,18 @@ static int settle_meeting(struct run_command *run, const struct usage *usage)
     if (run->port + 1 == run->user_port)
         run->port--;
     snprintf(run->job, sizeof run->job, "%016llx", (unsigned long long)draw);
-    int code = run->rendezvous && run->spread ? ARGS_GO : settle_master(run, usage);
-    if (code != ARGS_GO)
-        return code;
-    if (!run->rendezvous && run->spread) {
-        join_port(run->meeting, sizeof run->meeting, run->master, run->port + 1U);
-    } else if (!run->rendezvous) {
-        snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
-    } else if (strlen(run->rendezvous) >= HOST_NAME_LEN) {
+    if (run->rendezvous && strlen(run->rendezvous) >= HOST_NAME_LEN)
         return args_refuse(usage, "--rendezvous is longer than %d characters", HOST_NAME_LEN - 1);
-    } else if (has_port(run->rendezvous)) {
+    bool has_port = run->rendezvous && split_host(run->rendezvous, run->master, sizeof run->master);
+    int code = run->rendezvous && run->spread ? ARGS_GO : settle_master(run, usage);
+    if (has_port)
         snprintf(run->meeting, sizeof run->meeting, "%s", run->rendezvous);
-    } else {
-        join_port(run->meeting, sizeof run->meeting, run->rendezvous, run->port + 1U);
-    }
-    if (!run->master[0]) { /* the host of what was given */
-        size_t open = run->rendezvous[0] == '[', len = strlen(run->rendezvous);
-        if (has_port(run->rendezvous))
-            len = (size_t)(strrchr(run->rendezvous, ':') - run->rendezvous);
-        if (open)
-            len = strcspn(run->rendezvous, "]");
-        snprintf(run->master, sizeof run->master, "%.*s", (int)(len - open), run->rendezvous + open);
-    }
-    return ARGS_GO;
+    else if (run->rendezvous || run->spread)
+        join_port(run->meeting, sizeof run->meeting, run->rendezvous ? run->rendezvous : run->master,
+                  run->port + 1U);
+    else
+        snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
+    return code;
 }
 
 /* Where programs of torch.distributed meet. */
