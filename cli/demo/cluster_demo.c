@@ -73,7 +73,7 @@ static bool make_room(const struct demo_plan *plan, size_t count, struct dataset
     return set->images.bytes && set->labels.bytes;
 }
 
-/* From the starter, who is the first of those in `few`. */
+/* From the starter, which is the first in `few`. */
 static int send_images(struct cluster_demo *d, hearth_group *few)
 {
     size_t pixels = (size_t)d->plan->demo.width * d->plan->demo.height;

@@ -19,7 +19,7 @@
 #define RATE_RACE      0.3 /* without momentum: what is held back for a while must not be pushed twice */
 #define RATE_LOCAL     0.05
 #define MOMENTUM_LOCAL 0.9f
-#define LINE_MIN       125e3 /* bytes a second: slower, and nobody waits for the end of it */
+#define LINE_MIN       125e3 /* bytes a second: slower, and the end is too far away */
 #define LINE_MAX       125e9
 #define LEARNING_MAX   10.0
 
@@ -102,7 +102,7 @@ static int check(const struct demo *demo, const struct usage *usage, enum demo_f
         return args_refuse(usage, "--batch %d is smaller than --ranks %d; each node needs at least one image",
                            batch, demo->ranks);
     if (form != FORM_LOCAL && demo->ranks < 2)
-        return args_refuse(usage, "--ranks 1 has nobody to send to; a race needs two (--local does not)");
+        return args_refuse(usage, "--ranks 1 has no peer to send to; a race needs two (--local does not)");
     if (demo->target > 100)
         return args_refuse(usage, "--target %g is more than 100 percent of the images", demo->target);
     if (demo->line_rate < LINE_MIN || demo->line_rate > LINE_MAX)
@@ -130,27 +130,29 @@ int cmd_demo(int argc, char **argv)
          .about = "directory with the images, as IDX files (default " DEMO_DATA_DIR ")", .value_name = "DIR"},
         {"ranks", ARG_INT, &demo.ranks, .about = "processes, or nodes (default 4)", .min = 1,
          .max = DEMO_RANKS_MAX},
-        {"rate", ARG_RATE, &demo.line_rate, .about = "what each process may send (default 100mbit)"},
-        {"target", ARG_REAL, &demo.target, .about = "percent of the test images to be right (default 80)"},
-        {"steps", ARG_INT, &demo.steps_max, .about = "a codec gets at most so many (default 300)", .min = 5,
-         .max = STEPS_MAX},
-        {"batch", ARG_INT, &batch, .about = "images of a step, all nodes together (default 256)", .min = 1,
+        {"rate", ARG_RATE, &demo.line_rate, .about = "how fast each process may send (default 100mbit)"},
+        {"target", ARG_REAL, &demo.target,
+         .about = "percent of the test images to classify correctly (default 80)"},
+        {"steps", ARG_INT, &demo.steps_max, .about = "at most so many steps for each codec (default 300)",
+         .min = 5, .max = STEPS_MAX},
+        {"batch", ARG_INT, &batch, .about = "images per step, all nodes together (default 256)", .min = 1,
          .max = 8192},
         {"lr", ARG_REAL, &rate, .about = "learning rate (default 0.3; with --local 0.05)"},
-        {"seed", ARG_INT, &seed, .about = "of the first weights and the order of images (default 1)",
+        {"seed", ARG_INT, &seed, .about = "seed of the first weights and of the order of images (default 1)",
          .max = INT32_MAX},
         {"report", ARG_TEXT, &demo.report, .value_name = "FILE",
-         .about = "where charts and tables go, as one HTML file (default " REPORT_FILE ")"},
+         .about = "HTML file for charts and tables (default " REPORT_FILE ")"},
         {"local", ARG_FLAG, &local,
-         .about = "instead of the race: nodes in this process, compared with one node alone"},
+         .about = "instead of the race: nodes in this process, compared with a single node"},
         {"epochs", ARG_INT, &epochs, .about = "with --local: passes over the training images (default 6)",
          .min = 1, .max = EPOCHS_MAX},
         {"cluster", ARG_FLAG, &cluster,
-         .about = "instead: this machine and all where `hearth up --allow-demo` runs, as fast as they are"},
+         .about = "instead of processes: this machine and all where `hearth up --allow-demo` runs"},
         {"codec", ARG_TEXT, &demo.codec, .value_name = "CODEC",
-         .about = "with --cluster: this one only (default: plain, int8 and topk:0.01, one after the other)"},
+         .about =
+             "with --cluster: only this codec (default: plain, int8 and topk:0.01, one after the other)"},
         {"seeds", ARG_TEXT, &demo.seeds, .value_name = "LIST",
-         .about = "with --cluster: host[:port],...: nodes to ask beside those that are found"},
+         .about = "with --cluster: host[:port],...: nodes to ask besides those that are found"},
         {"bind", ARG_TEXT, &demo.bind, .value_name = "IFACE|ADDR",
          .about = "with --cluster: network to use (default: all)"},
         {"json", ARG_FLAG, &demo.json, .about = "print one JSON object instead of text"},
@@ -162,7 +164,7 @@ int cmd_demo(int argc, char **argv)
         "demo",
         "A race: four processes, each behind a slow line, train a small network on Fashion-MNIST to the same "
         "accuracy, once with plain gradients and once with each codec. Shows time, bytes and speed-up, and "
-        "that all replicas are identical all the way; exit code 1 if not. Under two minutes.",
+        "that all replicas stay identical; exit code 1 if not. Under two minutes.",
         "hearth demo --rate 50mbit", USAGE_ARGS(args)};
     int code = args_parse(&usage, argc, argv);
     enum demo_form form = local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE;

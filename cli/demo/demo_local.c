@@ -23,7 +23,7 @@ struct member {
     char error[512];
     struct hash128 hash;
     int same;          /* what hearth_group_same says */
-    int differs;       /* whom it names */
+    int differs;       /* the rank that it names */
     uint64_t sent_len; /* in the steps of training */
     double all_reduce_s;
 };

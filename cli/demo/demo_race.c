@@ -66,11 +66,11 @@ static void show_head(const struct demo *demo, const struct race *race)
            race->machines ? "" : ", each behind a line of ", race->machines ? "" : text_rate(race->rate).s,
            paint(stdout, PAINT_NONE));
     if (race->machines)
-        printf("  who      %s\n", race->machines);
+        printf("  hosts    %s\n", race->machines);
     printf("  model    %s weights, so %s of gradient a step\n", text_count(count).s,
            text_bytes((double)count * sizeof(float)).s);
     printf("  data     %s: %zu images a step, split among them\n", demo->data, demo->job.batch);
-    printf("  goal     %g %% of %s test images right; looked at every %d steps, which takes no time here\n",
+    printf("  goal     %g %% of %s test images right; checked every %d steps, outside of the times\n",
            race->target * 100, text_count(race->test_images).s, RACE_EVERY);
     printf("  machine  %s\n\n", machine);
     COLUMNS(widths, "", "steps", "time", "accuracy", "network", "compute", "sent");
@@ -117,7 +117,7 @@ static void show_feedback(const struct race *race)
         const struct race_point *then = like == lane ? NULL : race_at(lane, like->result.steps);
         if (!then)
             continue;
-        print_title(PAINT_BOLD, "Why what a step leaves out is kept for the next");
+        print_title(PAINT_BOLD, "Why what a step leaves out is added to the next");
         printf("  %s sends 1 weight in 100. After %zu steps: %.2f %% right with feedback, %.2f %% without;\n"
                "  without it after %zu steps: %.2f %%\n",
                like->name, then->step, race_last(like).score.accuracy * 100, then->score.accuracy * 100,

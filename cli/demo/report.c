@@ -329,8 +329,8 @@ static void put_head(FILE *file, const struct race *race)
     }
     fprintf(file,
             "<p>A %zu-%zu-%zu perceptron, %s weights: %s of gradient in every step. Same images, same seeds, "
-            "until %g %% of %s test images are right. Every %d steps the accuracy is looked at and all "
-            "replicas are compared, which is not part of the times.</p>\n<p class=\"soft\">",
+            "until %g %% of %s test images are right. Every %d steps the accuracy is measured and all "
+            "replicas are compared, outside of the times.</p>\n<p class=\"soft\">",
             mlp->in, mlp->hidden, mlp->out, text_count(count).s, text_bytes((double)count * sizeof(float)).s,
             race->target * 100, text_count(race->test_images).s, RACE_EVERY);
     put_text(file, machine);

@@ -62,5 +62,5 @@ int trainer_step(struct trainer *t, double *loss);
 int trainer_score(struct trainer *t, size_t images, struct train_score *score);
 /* Epochs from 0, in order. `progress` may be NULL. All trainers get the same result. */
 int trainer_epoch(struct trainer *t, int epoch, struct progress *progress, struct train_epoch *result);
-/* Seconds of one all-reduce of the gradient when nobody computes: median, the slowest node counts. */
+/* Seconds of one all-reduce of the gradient when no node computes: median, the slowest node counts. */
 int trainer_probe(struct trainer *t, double *seconds);

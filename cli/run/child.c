@@ -144,7 +144,7 @@ bool child_process_start(struct child_process *w, const struct child_process_pla
     return false;
 }
 
-/* The token, the word to start, and the early signals, to an agent that has shown itself and to nobody else:
+/* The token, the word to start, and the early signals, to an agent that has shown itself and to nothing else:
  * whatever a login shell or a forced command does with what it reads, it does not get the secret. */
 static void welcome(struct child_process *w)
 {
@@ -230,10 +230,11 @@ static void refuse(struct child_process *w, const struct launch_frame *frame, co
                  "its host agent broke the protocol: a message of kind 0x%02x with %zu bytes",
                  (unsigned)frame->kind, frame->len);
     else
-        snprintf(why, sizeof why,
-                 "its answer is not hearth's of this version but '%s'; a remote shell must print nothing by "
-                 "itself",
-                 words);
+        snprintf(
+            why, sizeof why,
+            "its answer is not that of this version of hearth but '%s'; a remote shell must print nothing by "
+            "itself",
+            words);
     if (w->end == CHILD_RUNS)
         set_end(w, CHILD_BROKEN, EXIT_FAILED_CHECK, why);
     launch_stream_close(&w->down);
@@ -313,7 +314,7 @@ void child_process_stop(struct child_process *w)
     if (w->greeted)
         child_process_signal(w, PASS_TERM);
     else
-        launch_stream_close(&w->down); /* there is no program yet: the agent sees that nobody wants one */
+        launch_stream_close(&w->down); /* there is no program yet: the agent sees that none is wanted */
 }
 
 void child_process_hasten(struct child_process *w)
@@ -334,7 +335,7 @@ static void lose(struct child_process *w, int status)
         code = number ? 128 + number : WEXITSTATUS(status);
     char why[sizeof w->why];
     if (w->here && w->program > 0)
-        kill(-w->program, SIGKILL); /* nobody else is left to do it */
+        kill(-w->program, SIGKILL); /* no agent is left to do it */
     if (number)
         snprintf(why, sizeof why, "%s was killed by signal %d (%s)", what, number, strsignal(number));
     else

@@ -61,7 +61,7 @@ static int settle_hosts(struct run_command *run, const struct usage *usage)
 {
     char why[512];
     if (!run->args || !run->args[0])
-        return args_refuse(usage, "there is no program; it stands last, after --");
+        return args_refuse(usage, "there is no program to run; put it last, after --");
     if (run->grace_s > GRACE_MAX)
         return args_refuse(usage, "--grace is longer than a day");
     if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
@@ -77,9 +77,8 @@ static int settle_secret_handover(struct run_command *run, const struct usage *u
     int code = secret_handover_settle(usage, run->secret_file, run->plain, &run->handover);
     if (code == ARGS_GO && run->handover.plain && run->spread && !run->trust)
         return args_refuse(
-            usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts talk unencrypted; if everyone "
-                   "on the network between them may read and change that, say --i-trust-this-network "
-                   "too");
+            usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts connect unencrypted; if anyone on "
+                   "the network between them may read and change that, add --i-trust-this-network");
     if (code == ARGS_GO)
         code = secret_handover_check_trust(usage, &run->handover, first_remote(&run->hosts));
     return code;
@@ -118,13 +117,13 @@ static int settle_master(struct run_command *run, const struct usage *usage)
         good = run->bind ? route_bind(run->bind, &run->route)
                          : route_to(host_address(first_remote(&run->hosts)), true, &run->route);
     if (!good)
-        return args_refuse(usage, "%s; --bind or --rendezvous can say which address others are to use",
+        return args_refuse(usage, "%s; name the address that others are to use with --bind or --rendezvous",
                            run->route.why);
     snprintf(run->master, sizeof run->master, "%s", master);
     return ARGS_GO;
 }
 
-/* A variable that nobody set but the user: what came with a RANK is another launcher's, for its own ranks. */
+/* A variable that the user has set: what came with a RANK is another launcher's, for its own ranks. */
 static const char *said_by_user(const char *name)
 {
     return getenv("RANK") ? NULL : env_value(name);
@@ -286,7 +285,8 @@ static void show_plan(const struct run_command *run)
         fprintf(stderr, " (interface %s)", run->route.interface);
     fputc('\n', stderr);
     if (run->handover.plain)
-        fprintf(stderr, "hearth run: plain: nothing is encrypted, and whoever can reach a rank may join\n");
+        fprintf(stderr,
+                "hearth run: plain: nothing is encrypted, and anyone who can reach a rank may join\n");
     else
         fprintf(stderr, "hearth run: connections are encrypted; the secret is %s%s\n",
                 run->handover.file[0] ? "in " : "", run->handover.source);
@@ -301,7 +301,7 @@ static void show_plan(const struct run_command *run)
 static int start(struct run_command *run, const struct usage *usage)
 {
     if (!make_ranks(run))
-        return command_fail(usage->name, "no memory, or more than %d variables to hand on", PASSED_MAX);
+        return command_fail(usage->name, "no memory, or more than %d variables to pass on", PASSED_MAX);
     struct job_plan plan = {.ranks = run->ranks,
                             .count = run->hosts.ranks,
                             .args = run->args,
@@ -325,38 +325,41 @@ int cmd_run(int argc, char **argv)
         {"n", ARG_INT, &run.count, .about = "processes (default 1, or as many as --hosts names)", .min = 1,
          .max = RANKS_MAX},
         {"hosts", ARG_TEXT, &run.host_list, .value_name = "LIST",
-         .about = "where: a,b:2 is one on a and two on b, in the order of their ranks; with a larger -n each "
-                  "host gets one more in turn. Other hosts are reached by ssh, without a password"},
+         .about =
+             "where to run: a,b:2 is one rank on a and two on b, in the order of ranks; a larger -n gives "
+             "each host one more in turn. Other hosts are reached by ssh, without a password"},
         {"bind", ARG_TEXT, &run.bind, .value_name = "IFACE|ADDR",
          .about = "network to use (default: the one that leads to the first other host)"},
         {"rendezvous", ARG_TEXT, &run.rendezvous, .value_name = "HOST[:PORT]",
          .about = "where the ranks meet: an address of rank 0's machine"},
-        {"transport", ARG_CHOICE, &run.transport, .about = "how ranks talk", .choice = transport_name},
+        {"transport", ARG_CHOICE, &run.transport, .about = "transport between ranks",
+         .choice = transport_name},
         {"secret-file", ARG_TEXT, &run.secret_file, .value_name = "FILE",
-         .about = "the cluster secret for the ranks (default: as HEARTH_SECRET, HEARTH_SECRET_FILE or "
-                  "HEARTH_SECRET_FD say, else a new one for this job only)"},
+         .about = "the cluster secret for the ranks (default: HEARTH_SECRET, HEARTH_SECRET_FILE or "
+                  "HEARTH_SECRET_FD, else a new one for this job only)"},
         {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption; for ranks of one machine only"},
         {"i-trust-this-network", ARG_FLAG, &run.trust,
-         .about = "with --plain: several hosts too, though everyone between them can read and change all"},
-        {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND", .about = "instead of ssh; words by spaces"},
+         .about = "with --plain: allow several hosts, though anyone between them can read and change all"},
+        {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND",
+         .about = "to use instead of ssh; split at spaces"},
         {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
-         .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are, the secret by "
-                  "its own way"},
+         .about = "variables to pass to other hosts, separated by commas; those that begin with HEARTH_ "
+                  "always are, but for the secret"},
         {"grace", ARG_DURATION, &run.grace_s,
-         .about = "after a failure the others may end by themselves for so long (default 10s)"},
+         .about = "how long the other ranks may end by themselves after a failure (default 10s)"},
         {"output", ARG_TEXT, &run.dir, .value_name = "DIR",
          .about = "write DIR/RANK.out and DIR/RANK.err instead of lines with the rank in front"},
-        {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
+        {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "print lines without the rank in front"},
         {"verbose", ARG_FLAG, &run.verbose,
-         .about = "say who runs where, the network, and whose the secret is"},
+         .about = "print where ranks run, the network, and where the secret comes from"},
         {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args, .min = 1,
-         .about = "what to run; it gets its rank by HEARTH_RANK, or by RANK and what else torchrun sets"},
+         .about = "what to run; HEARTH_RANK, or RANK and the other variables of torchrun, tell its rank"},
     };
     const struct usage usage = {
         "run",
-        "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
-        "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input. Ranks "
-        "talk encrypted, with a secret that only they have.",
+        "Starts a program as the ranks of one job and waits until all have ended. Signals are passed on; a "
+        "second Ctrl-C kills. When a rank fails, the others are stopped. Rank 0 reads standard input. "
+        "Connections between ranks are encrypted with a secret that only they have.",
         "hearth run -n 4 -- ./train --epochs 3", USAGE_ARGS(args)};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);

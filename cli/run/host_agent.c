@@ -5,7 +5,7 @@
  * the end up, and sees to it that nothing is left behind. The launcher may vanish at any moment, by kill
  * -9 or with its network: then `in` ends, which no process can prevent, and the host agent ends the program.
  * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where
- * the system hands orphans to the host agent (os/leash.h), those who left the group are found and killed as
+ * the system hands orphans to the host agent (os/leash.h), processes that left the group are found and killed as
  * well; and should the host agent itself be killed, the program follows it there. */
 #include "cli/run/child.h"
 
@@ -33,7 +33,7 @@
 #define ARGS_MAX       65536
 #define ABANDONED_NS   (2 * NS_PER_S) /* the launcher is gone: from SIGTERM to SIGKILL */
 #define LEFT_BEHIND_NS (5 * NS_PER_S) /* the program is gone: the same for those it left behind */
-#define LOOK_MS        20             /* how often we look whether the group is empty: nobody tells us */
+#define LOOK_MS        20             /* how often we look whether the group is empty: no event tells */
 #define SWEEP_MS       2              /* between two looks for the children of those we killed */
 #define SWEEPS_MAX     1000
 #define UP_WAITING_MAX (4 * OUTPUT_MAX)
@@ -189,7 +189,7 @@ static void start(struct host_agent *k, bool has_input)
         become(k, &p, agent);
     reason = pid < 0 ? errno : 0;
     if (pid > 0) {
-        setpgid(pid, pid); /* whoever of us comes first */
+        setpgid(pid, pid); /* parent or child, whichever is first */
         close_fd(&p.exec[1]);
         while (read(p.exec[0], &reason, sizeof reason) < 0 && errno == EINTR) {
         }
@@ -284,7 +284,7 @@ static bool take_input(struct host_agent *k, const struct launch_message *m)
     return true;
 }
 
-/* false: no message of ours, so whoever sends is no launcher. */
+/* false: no message of ours, so the sender is no launcher. */
 static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
 {
     struct launch_message m;

@@ -254,7 +254,7 @@ static bool start(struct job *l, struct rank *r)
         plan.ssh = ssh;
         plan.dir = dir;
         if (!getcwd(dir, sizeof dir))
-            say("this directory has no name; remote ranks run in /");
+            say("the current directory is unknown; remote ranks run in /");
     }
     bool good = child_process_start(&r->child, &plan, &l->output);
     r->phase = good ? RANK_STARTED : RANK_GONE;

@@ -31,7 +31,7 @@ struct hosts {
 bool hosts_parse(const char *text, struct hosts *hosts, char *why, size_t size);
 
 /* Ranks for `count` processes (0: as many as listed). More than listed: every host gets one more in turn,
- * from the first. Fewer is refused: somebody has miscounted. */
+ * from the first. Fewer is refused as a mistake. */
 bool hosts_fill(struct hosts *hosts, int count, char *why, size_t size);
 
 /* The host of a rank: ranks go through the list in order. */

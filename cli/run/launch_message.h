@@ -63,7 +63,7 @@ struct launch_stream {
 
 struct launch_frame {
     int kind;
-    const unsigned char *content; /* until the next call with this post */
+    const unsigned char *content; /* until the next call with this stream */
     size_t len;
 };
 
@@ -97,5 +97,5 @@ struct launch_message {
     char reason[LAUNCH_REASON_MAX]; /* FAILED: printable */
 };
 
-/* false: the message breaks the protocol; whoever sent it is to be given up. */
+/* false: the message breaks the protocol; its sender is to be given up. */
 bool launch_message_read(const struct launch_frame *frame, struct launch_message *out);

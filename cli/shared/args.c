@@ -189,7 +189,7 @@ static const struct {
     [ARG_COUNT] = {"COUNT",
                    "a whole number from 1 to 1000B, plain or with K, M or B (powers of 1000), like 350M"},
     [ARG_SIZES] = {"SIZES", NULL},
-    [ARG_INTS] = {"N,N..", "whole numbers from 1, by commas, like 4,4"},
+    [ARG_INTS] = {"N,N..", "whole numbers from 1, separated by commas, like 4,4"},
     [ARG_RATE] = {"RATE", "bits per second with a unit, like 100mbit, 1gbit, 2.5gbit or 100Mbps"},
     [ARG_DURATION] = {"TIME", "a time with a unit, like 200us, 1ms or 0.5s"},
     [ARG_CHOICE] = {"NAME", NULL},
@@ -229,7 +229,8 @@ static void accepted(const struct arg *arg, char *text, size_t size)
             min);
     if (arg->type == ARG_SIZES)
         snprintf(text, size,
-                 "sizes by commas, like 4,64K,100M (at least %lld), K, M and G are powers of 1024", min);
+                 "sizes separated by commas, like 4,64K,100M (at least %lld; K, M and G are powers of 1024)",
+                 min);
     for (int i = 0; arg->type == ARG_CHOICE && arg->choice(i) && at < size; i++)
         at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "", arg->choice(i));
 }
@@ -294,12 +295,13 @@ static void print_help(const struct usage *usage)
     if (find_type(usage, ARG_COUNT, NULL))
         puts("COUNT: plain or with K, M or B, powers of 1000 (1.3B is 1,300,000,000).");
     if (find_type(usage, ARG_RATE, NULL) || find_type(usage, ARG_DURATION, NULL))
-        puts("RATE: bits a second, decimal: 100mbit, 1gbit, 100Mbps. TIME: 200us, 1ms, 2s.");
+        puts("RATE: bits per second, decimal: 100mbit, 1gbit, 100Mbps. TIME: 200us, 1ms, 2s.");
     printf("Exit code: %s\n",
            usage->exit_codes ? usage->exit_codes
-           : rest ? "0 when all ended with 0, else that of the first that failed (128 + N: killed by signal\n"
-                    "N; 126, 127: could not be run, was not found), 1 the launcher failed, 2 wrong usage."
-                  : "0 done, 1 a check or the work failed, 2 wrong usage.");
+           : rest
+               ? "0 when all ranks exited with 0, else that of the first failure (128 + N: killed by signal\n"
+                 "N; 126: cannot be run; 127: not found), 1 the launcher failed, 2 wrong usage."
+               : "0 done, 1 a check or the work failed, 2 wrong usage.");
     printf("\n%sexample:%s\n  %s\n", bold, none, usage->example);
 }
 
@@ -458,9 +460,9 @@ static bool is_flag(const char *word)
 static int refuse_word(const struct usage *usage, const char *word)
 {
     if (find_type(usage, ARG_REST, NULL))
-        return args_refuse(usage, "'%s' is not a flag; the program stands after --", word);
+        return args_refuse(usage, "'%s' is not a flag; put the program after --", word);
     if (find_type(usage, ARG_WORD, NULL)) /* without the word: it may be a secret */
-        return args_refuse(usage, "there is a word too many");
+        return args_refuse(usage, "too many arguments");
     return args_refuse(usage, "'%s' is not a flag; flags begin with --", word);
 }
 
@@ -525,8 +527,8 @@ static int print_overview(const struct subcommand_list *s, FILE *file)
     for (size_t i = 0; i < s->count; i++)
         fprintf(file, "  %s%-9s%s %s\n            %s\n", bold, s->list[i].name, none, s->list[i].brief,
                 s->list[i].example);
-    fprintf(file, "  %s%-9s%s what one takes: hearth%s help NAME, or hearth%s NAME --help\n", bold, "help",
-            none, s->command, s->command);
+    fprintf(file, "  %s%-9s%s shows the options of one: hearth%s help NAME, or hearth%s NAME --help\n", bold,
+            "help", none, s->command, s->command);
     return file == stdout ? EXIT_GOOD : EXIT_USAGE;
 }
 

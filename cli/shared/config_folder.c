@@ -33,7 +33,7 @@ static int absolute(const struct usage *usage, const char *given, char *path)
                     : getcwd(here, sizeof here) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", here, given));
     if (good)
         return ARGS_GO;
-    return args_refuse(usage, "the path '%.64s...' is too long, or this directory has no name", given);
+    return args_refuse(usage, "the path '%.64s...' is too long, or the current directory is unknown", given);
 }
 
 bool home_folder(char path[static HOME_PATH_MAX])
@@ -54,8 +54,8 @@ static int standard(const struct usage *usage, const char *leaf, const char *fla
         return ARGS_GO;
     return args_refuse(
         usage,
-        "there is no place for the file '%s': this user has no home, and neither XDG_CONFIG_HOME "
-        "nor HOME is an absolute path; set HOME, or name a file with --%s",
+        "no directory for the file '%s': this user has no home, and neither XDG_CONFIG_HOME nor HOME "
+        "is an absolute path; set HOME, or name a file with --%s",
         leaf, flag);
 }
 
@@ -65,8 +65,8 @@ int home_key_file(const struct usage *usage, const char *given, char path[static
     if (given)
         return absolute(usage, given, path);
     if (set && strcmp(set, "fresh") == 0)
-        return args_refuse(usage, "HEARTH_KEY_FILE is 'fresh': every process has a key of its own then, and "
-                                  "none has a file; name one with --key-file, or unset the variable");
+        return args_refuse(usage, "HEARTH_KEY_FILE is 'fresh': each process makes its own key in memory, so "
+                                  "there is no key file; name one with --key-file, or unset the variable");
     return set ? absolute(usage, set, path) : standard(usage, KEY_LEAF, "key-file", path);
 }
 
@@ -85,6 +85,6 @@ void home_note_trust(const struct usage *usage, const char *secret_file)
 {
     char path[HOME_PATH_MAX];
     if (home_trust_file(secret_file, path) && access(path, F_OK) == 0)
-        fprintf(stderr, "hearth %s: the trust list of before stays in force (hearth trust list): %s\n",
+        fprintf(stderr, "hearth %s: the existing trust list stays in force (hearth trust list): %s\n",
                 usage->name, path);
 }

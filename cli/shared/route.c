@@ -106,7 +106,7 @@ bool route_to(const char *host, bool by_name, struct route *route)
         found = source_of(one, route);
     freeaddrinfo(all);
     if (!found)
-        snprintf(route->why, sizeof route->why, "no way from here to host '%s': %s", host, strerror(errno));
+        snprintf(route->why, sizeof route->why, "no route to host '%s': %s", host, strerror(errno));
     else if (!find(NULL, route->address, route))
         route->interface[0] = 0;
     return found;
@@ -120,7 +120,7 @@ int route_check_bind(const struct usage *usage, const char *bind)
     return args_refuse(usage, "--bind %.64s: %s", bind, route.why);
 }
 
-/* A machine without IPv6 has nobody there that listens. */
+/* On a machine without IPv6 nothing listens there. */
 static bool is_free(uint16_t port)
 {
     static const char *const wildcards[] = {"0.0.0.0", "::"};

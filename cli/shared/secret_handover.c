@@ -36,10 +36,11 @@ static int from_file(const struct usage *usage, const char *given, struct secret
         return ARGS_GO;
     if (!missing || !stored)
         return command_fail(usage->name, "%s", error.text);
-    return command_fail(usage->name,
-                        "this machine belongs to no cluster yet: there is no %s\n"
-                        "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one",
-                        handover->file);
+    return command_fail(
+        usage->name,
+        "this machine belongs to no cluster yet: there is no %s\n"
+        "Try: hearth init NAME, which creates a cluster, or hearth join with the token of one",
+        handover->file);
 }
 
 static int find_secret(const struct usage *usage, const char *given, struct secret_handover *handover,
@@ -125,9 +126,9 @@ static int judge_list(const struct usage *usage, const struct secret_handover *h
     if (allows && handover->fresh_keys)
         return args_refuse(
             usage,
-            "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which "
-            "nobody knows; set HEARTH_KEY_FILE to the file of an allowed key, or let the job have "
-            "a secret of its own",
+            "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which are "
+            "not on it; set HEARTH_KEY_FILE to the file of an allowed key, or give the job a secret of "
+            "its own",
             handover->file);
     if (elsewhere && trust_list_count(list) > 0)
         fprintf(stderr, "hearth %s: the trust list beside %s is known to the ranks of this machine only\n",

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define SIGNALS_LAST 31 /* the plain ones; those for real time are nobody's here */
+#define SIGNALS_LAST 31 /* the plain ones; those for real time are not used here */
 
 static int ends[2] = {-1, -1}; /* a handler gets no argument */
 

@@ -57,7 +57,7 @@ refuses "--transport udp is not there; this version has: mem, tcp, quic, shm" be
 refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
 refuses "smaller than --ranks" demo --batch 2
-refuses "--ranks 1 has nobody to send to" demo --ranks 1
+refuses "--ranks 1 has no peer to send to" demo --ranks 1
 refuses "--rate '100' is not accepted" demo --rate 100
 refuses "--target 200 is more than 100 percent" demo --target 200
 refuses "a line of the demo has 1 Mbit/s to 1 Tbit/s" demo --rate 1kbit

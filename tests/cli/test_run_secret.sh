@@ -156,7 +156,7 @@ run "${away[@]}" --hosts one --no-prefix -- sh -c "$show"
 [ $code -eq 0 ] && grep -qE '^0 hearth1-[^ ]+ fresh 0  $' "$scratch/out"
 report $? "what a login elsewhere has set does not count"
 run "${away[@]}" --hosts mirror -- sleep 300
-[ $code -eq 1 ] && said "rank 0 .*its answer is not hearth's" && ! said hearth1- && ! grep -qaF hearth1- "$scratch/notes.mirror.in"
+[ $code -eq 1 ] && said "rank 0 .*its answer is not that of this version of hearth" && ! said hearth1- && ! grep -qaF hearth1- "$scratch/notes.mirror.in"
 report $? "who answers like no host agent never gets it"
 "$hearth" run "${away[@]}" --hosts mute -- sleep 300 >"$scratch/out" 2>"$scratch/err" </dev/null &
 until_true test -s "$scratch/notes.mute.in"

@@ -67,8 +67,8 @@ report $? "hearth trust --help has usage and an example of each"
 refuses 2 "usage: hearth trust" trust
 refuses 2 "there is no trust command 'lits'; did you mean 'list'" trust lits
 refuses 2 "NODE is missing" trust add
-refuses 2 "a word too many" trust add a b c
-refuses 2 "a word too many" join hearth1-a-b hearth1-c-d
+refuses 2 "too many arguments" trust add a b c
+refuses 2 "too many arguments" join hearth1-a-b hearth1-c-d
 ! grep -q hearth1- err
 report $? "a token too many is not repeated"
 [ -z "$(ls -A "$HOME")" ]

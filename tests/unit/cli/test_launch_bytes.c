@@ -28,7 +28,13 @@ static bool holds(const struct launch_stream *stream, const char *text)
 
 struct line {
     struct launch_stream down, up; /* the writing and the reading end */
+    pid_t pid;                     /* of the host agent between them, if there is one */
 };
+
+static void add(struct line *line, int kind, const char *text)
+{
+    assert_true(launch_stream_add(&line->down, kind, text, strlen(text)));
+}
 
 static void open_line(struct line *line)
 {
@@ -67,9 +73,9 @@ TEST(test_sent_secret_is_wiped)
 {
     struct line line;
     open_line(&line);
-    assert_true(launch_stream_add(&line.down, LAUNCH_VAR, token, strlen(token)));
+    add(&line, LAUNCH_VAR, token);
     assert_true(holds(&line.down, token)); /* what is no secret stays, so the next look means something */
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_false(holds(&line.down, "hearth1-test-"));
     close_line(&line);
 }
@@ -82,7 +88,7 @@ TEST(test_waiting_secret_is_wiped)
     struct launch_frame frame = {.kind = 0};
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, filling, sizeof filling));
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_true(holds(&line.down, token));
     for (int i = 0; i < 1000 && frame.kind != LAUNCH_SECRET; i++) {
         launch_stream_flush(&line.down);
@@ -104,7 +110,7 @@ TEST(test_wipe_keeps_the_rest)
     struct line line;
     struct launch_frame frame;
     open_line(&line);
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_true(launch_stream_add(&line.down, LAUNCH_GO, "\1", 1));
     assert_int_equal(launch_stream_read(&line.up), 1);
     assert_int_equal(launch_stream_next(&line.up, &frame), 1);
@@ -117,12 +123,7 @@ TEST(test_wipe_keeps_the_rest)
 
 /* ---- a host agent ---- */
 
-struct kept {
-    pid_t pid;
-    struct launch_stream down, up;
-};
-
-static void start_host_agent(struct kept *k)
+static void start_host_agent(struct line *k)
 {
     int down[2], up[2];
     assert_true(pipe_open(down) && pipe_open(up));
@@ -140,7 +141,7 @@ static void start_host_agent(struct kept *k)
 }
 
 /* The next message of this kind; others are passed over. false: it ended without one. */
-static bool await(struct kept *k, int kind, struct launch_frame *frame)
+static bool await(struct line *k, int kind, struct launch_frame *frame)
 {
     for (;;) {
         while (launch_stream_next(&k->up, frame) == 1) {
@@ -153,29 +154,28 @@ static bool await(struct kept *k, int kind, struct launch_frame *frame)
     }
 }
 
-static void end_host_agent(struct kept *k)
+static void end_host_agent(struct line *k)
 {
-    launch_stream_close(&k->down);
-    launch_stream_close(&k->up);
+    close_line(k);
     assert_int_equal(waitpid(k->pid, NULL, 0), k->pid);
 }
 
-static void send_program(struct kept *k, const char *script)
+static void send_program(struct line *k, const char *script)
 {
-    const char *args[] = {"sh", "-c", script};
-    for (size_t i = 0; i < 3; i++)
-        assert_true(launch_stream_add(&k->down, LAUNCH_ARG, args[i], strlen(args[i])));
+    add(k, LAUNCH_ARG, "sh");
+    add(k, LAUNCH_ARG, "-c");
+    add(k, LAUNCH_ARG, script);
 }
 
 TEST(test_program_gets_it)
 {
-    struct kept k;
+    struct line k;
     struct launch_frame frame;
     setenv("HEARTH_SECRET", "of somebody else", 1);
     start_host_agent(&k);
     unsetenv("HEARTH_SECRET");
     send_program(&k, "cat /dev/fd/$HEARTH_SECRET_FD; test -z \"$HEARTH_SECRET\"");
-    assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&k, LAUNCH_SECRET, token);
     assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
     assert_true(await(&k, LAUNCH_OUT, &frame));
     assert_true(frame.len == strlen(token) && memcmp(frame.content, token, frame.len) == 0);
@@ -186,7 +186,7 @@ TEST(test_program_gets_it)
 
 TEST(test_program_without)
 {
-    struct kept k;
+    struct line k;
     struct launch_frame frame;
     start_host_agent(&k);
     send_program(&k, "exit ${HEARTH_SECRET_FD-7}");
@@ -196,7 +196,7 @@ TEST(test_program_without)
     end_host_agent(&k);
 }
 
-/* Whoever sends such messages is no launcher: nothing is started. */
+/* The sender of such messages is no launcher: nothing is started. */
 TEST(test_wrong_secrets)
 {
     static char longer[SECRET_TOKEN_MAX];
@@ -206,7 +206,7 @@ TEST(test_wrong_secrets)
     } cases[] = {{token, 0, 0}, {longer, sizeof longer, 0}, {token, sizeof token - 1, sizeof token - 1}};
     memset(longer, 'x', sizeof longer);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct kept k;
+        struct line k;
         struct launch_frame frame;
         start_host_agent(&k);
         send_program(&k, "echo started");
