@@ -43,8 +43,7 @@
 struct host_agent {
     struct launch_stream in, up;
     int heard; /* signals */
-    char **args;
-    size_t arg_count;
+    struct vars args;
     bool answered;                 /* END or FAILED went up */
     pid_t program;                 /* 0: not started; also its process group */
     bool ended;                    /* the program, and it was reaped */
@@ -161,7 +160,7 @@ static void become(struct host_agent *k, struct pipes *p, int agent)
     if (!reason && k->secret >= 0 && memory_file_hand_on(k->secret))
         reason = errno;
     if (!reason) {
-        execvp(k->args[0], k->args);
+        execvp(k->args.list[0], k->args.list);
         reason = errno;
     }
     ssize_t written = write(p->exec[1], &reason, sizeof reason);
@@ -203,7 +202,7 @@ static void start(struct host_agent *k, bool has_input)
     if (reason) {
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
-        fail(k, reason == ENOENT ? CODE_NOT_FOUND : CODE_NOT_RUN, "cannot run", k->args[0], reason);
+        fail(k, reason == ENOENT ? CODE_NOT_FOUND : CODE_NOT_RUN, "cannot run", k->args.list[0], reason);
         return;
     }
     k->program = pid;
@@ -218,38 +217,18 @@ static void start(struct host_agent *k, bool has_input)
 
 /* ---- messages from the launcher ---- */
 
-static char *copy_text(const struct launch_message *m)
-{
-    char *text = malloc(m->len + 1);
-    if (!text)
-        return NULL;
-    memcpy(text, m->bytes, m->len);
-    text[m->len] = 0;
-    return text;
-}
-
-static bool add_arg(struct host_agent *k, char *text)
-{
-    char **args = k->arg_count < ARGS_MAX ? realloc(k->args, (k->arg_count + 2) * sizeof *args) : NULL;
-    if (!args)
-        return false;
-    args[k->arg_count++] = text;
-    args[k->arg_count] = NULL;
-    k->args = args;
-    return true;
-}
-
 /* Directory, variables and arguments. false: they cannot be taken. */
 static bool take_setup(struct host_agent *k, const struct launch_message *m)
 {
-    char *text = copy_text(m), *equals = text ? strchr(text, '=') : NULL;
-    bool good = text;
-    if (good && m->kind == LAUNCH_ARG)
-        return add_arg(k, text) || (free(text), false);
+    if (m->kind == LAUNCH_ARG) {
+        vars_add(&k->args, "%.*s", (int)m->len, m->bytes);
+        return !k->args.full;
+    }
+    char *text = strndup(m->bytes, m->len), *equals = text ? strchr(text, '=') : NULL;
+    bool good = text && (equals || m->kind == LAUNCH_DIR);
     if (good && m->kind == LAUNCH_VAR) {
-        if (equals)
-            *equals = 0;
-        good = equals && setenv(text, equals + 1, 1) == 0;
+        *equals = 0;
+        good = setenv(text, equals + 1, 1) == 0;
     } else if (good && chdir(text) != 0) {
         fail(k, CODE_NOT_RUN, "cannot enter the directory", text, errno);
     }
@@ -298,9 +277,9 @@ static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
     case LAUNCH_SECRET:
         return k->program > 0 || k->answered || take_secret(k, &m);
     case LAUNCH_GO:
-        if (k->arg_count > 0 && k->program == 0 && !k->answered)
+        if (k->args.count > 0 && k->program == 0 && !k->answered)
             start(k, m.number == 1);
-        return k->arg_count > 0;
+        return k->args.count > 0;
     case LAUNCH_SIGNAL:
         group_signal(k, pass_number((enum launch_signal)m.number));
         return true;
@@ -469,9 +448,7 @@ static void finish(struct host_agent *k)
     close_fd(&k->secret);
     launch_stream_close(&k->up);
     launch_stream_close(&k->in);
-    for (size_t i = 0; i < k->arg_count; i++)
-        free(k->args[i]);
-    free(k->args);
+    vars_free(k->args.list);
 }
 
 /* The descriptors above the standard ones, which then lead nowhere: neither the launcher's input nor its
@@ -501,7 +478,7 @@ int host_agent_serve(int in, int up)
     setsid(); /* the terminal's signals come once, by the launcher */
     leash_inherit();
     k.heard = signals_open(heard, sizeof heard / sizeof *heard);
-    if (k.heard < 0 || !settle(&k, in, up))
+    if (k.heard < 0 || !vars_open(&k.args, ARGS_MAX) || !settle(&k, in, up))
         return EXIT_FAILED_CHECK;
     if (!launch_stream_add(&k.up, LAUNCH_HELLO, LAUNCH_STREAM_GREETING, strlen(LAUNCH_STREAM_GREETING)))
         abandon(&k);

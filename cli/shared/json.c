@@ -15,13 +15,6 @@
 
 #define LINE_MAX_LEN 512
 
-struct machine {
-    char cpu[LINE_MAX_LEN];
-    int cores;
-    uint64_t memory_len;
-    struct utsname system;
-};
-
 /* x86 and many ARM kernels name the processor in /proc/cpuinfo; elsewhere the architecture has to do. */
 static void cpu_name(char *name, size_t size, const char *otherwise)
 {
@@ -41,40 +34,34 @@ static void cpu_name(char *name, size_t size, const char *otherwise)
         fclose(file);
 }
 
-static struct machine machine_look(void)
+static json_t *machine_json(void)
 {
-    struct machine m = {.cores = cpu_count()};
+    json_t *object = json_object();
+    struct utsname system = {.sysname = "unknown"};
+    char cpu[LINE_MAX_LEN], kernel[sizeof system.sysname + sizeof system.release + 2], compiler[128];
     long pages = sysconf(_SC_PHYS_PAGES), page_len = sysconf(_SC_PAGESIZE);
-    if (uname(&m.system) != 0)
-        m.system = (struct utsname){.sysname = "unknown"};
-    cpu_name(m.cpu, sizeof m.cpu, m.system.machine);
-    m.memory_len = pages > 0 && page_len > 0 ? (uint64_t)pages * (uint64_t)page_len : 0;
-    return m;
+    (void)uname(&system);
+    cpu_name(cpu, sizeof cpu, system.machine);
+    snprintf(kernel, sizeof kernel, "%s %s", system.sysname, system.release);
+    /* gcc gives its bare number, clang its name too. */
+    snprintf(compiler, sizeof compiler, "%s%s", isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "",
+             __VERSION__);
+    row_text(object, "cpu", cpu);
+    row_count(object, "cores", (uint64_t)cpu_count());
+    row_count(object, "memory_bytes", pages > 0 && page_len > 0 ? (uint64_t)pages * (uint64_t)page_len : 0);
+    row_text(object, "kernel", kernel);
+    row_text(object, "arch", system.machine);
+    row_text(object, "compiler", compiler);
+    return object;
 }
 
 void machine_line(char *text, size_t size)
 {
-    struct machine m = machine_look();
-    snprintf(text, size, "%s, %d core%s, %s", m.cpu, m.cores, m.cores == 1 ? "" : "s",
-             text_bytes((double)m.memory_len).s);
-}
-
-static json_t *machine_json(void)
-{
-    struct machine m = machine_look();
-    json_t *object = json_object();
-    char kernel[sizeof m.system.sysname + sizeof m.system.release + 2], compiler[128];
-    snprintf(kernel, sizeof kernel, "%s %s", m.system.sysname, m.system.release);
-    /* gcc gives its bare number, clang its name too. */
-    snprintf(compiler, sizeof compiler, "%s%s", isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "",
-             __VERSION__);
-    row_text(object, "cpu", m.cpu);
-    row_count(object, "cores", (uint64_t)m.cores);
-    row_count(object, "memory_bytes", m.memory_len);
-    row_text(object, "kernel", kernel);
-    row_text(object, "arch", m.system.machine);
-    row_text(object, "compiler", compiler);
-    return object;
+    json_t *m = machine_json();
+    int cores = (int)json_count_of(m, "cores");
+    snprintf(text, size, "%s, %d core%s, %s", json_text_of(m, "cpu"), cores, cores == 1 ? "" : "s",
+             text_bytes(json_real_of(m, "memory_bytes")).s);
+    json_decref(m);
 }
 
 static json_t *command_json(int argc, char **argv)
