@@ -217,7 +217,7 @@ static bool take(struct child_process *w, const struct launch_message *m)
 }
 
 /* Before the greeting, whatever answered is no agent: most often a shell that greets its users. */
-static void refuse(struct child_process *w, const struct launch_frame *frame, const unsigned char *bytes,
+static void refuse(struct child_process *w, const struct launch_message *m, const unsigned char *bytes,
                    size_t len)
 {
     char why[sizeof w->why], words[64];
@@ -228,7 +228,7 @@ static void refuse(struct child_process *w, const struct launch_frame *frame, co
     if (w->greeted)
         snprintf(why, sizeof why,
                  "its host agent broke the protocol: a message of kind 0x%02x with %zu bytes",
-                 (unsigned)frame->kind, frame->len);
+                 (unsigned)m->kind, m->len);
     else
         snprintf(
             why, sizeof why,
@@ -258,7 +258,6 @@ static bool hear_ssh(struct child_process *w)
 /* Reads once. false: nothing came. */
 static bool hear(struct child_process *w)
 {
-    struct launch_frame frame;
     struct launch_message m;
     bool said = hear_ssh(w);
     int state = w->up.fd >= 0 ? launch_stream_read(&w->up) : -1;
@@ -267,11 +266,11 @@ static bool hear(struct child_process *w)
         const unsigned char *bytes = w->up.data + w->up.at;
         size_t waiting = launch_stream_waiting(&w->up);
         bool stranger = !w->greeted && waiting > 0 && bytes[0] != LAUNCH_HELLO;
-        int more = stranger ? -1 : launch_stream_next(&w->up, &frame);
+        int more = stranger ? -1 : launch_stream_next(&w->up, &m);
         if (more == 0)
             break;
-        if (more < 0 || !launch_message_read(&frame, &m) || !take(w, &m))
-            refuse(w, &frame, bytes, waiting);
+        if (more < 0 || !take(w, &m))
+            refuse(w, &m, bytes, waiting);
     }
     if (state < 0)
         launch_stream_close(&w->up);

@@ -264,27 +264,24 @@ static bool take_input(struct host_agent *k, const struct launch_message *m)
 }
 
 /* false: no message of ours, so the sender is no launcher. */
-static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
+static bool take(struct host_agent *k, const struct launch_message *m)
 {
-    struct launch_message m;
-    if (!launch_message_read(frame, &m))
-        return false;
-    switch (m.kind) {
+    switch (m->kind) {
     case LAUNCH_DIR:
     case LAUNCH_VAR:
     case LAUNCH_ARG:
-        return k->program > 0 || k->answered || take_setup(k, &m);
+        return k->program > 0 || k->answered || take_setup(k, m);
     case LAUNCH_SECRET:
-        return k->program > 0 || k->answered || take_secret(k, &m);
+        return k->program > 0 || k->answered || take_secret(k, m);
     case LAUNCH_GO:
         if (k->args.count > 0 && k->program == 0 && !k->answered)
-            start(k, m.number == 1);
+            start(k, m->number == 1);
         return k->args.count > 0;
     case LAUNCH_SIGNAL:
-        group_signal(k, pass_number((enum launch_signal)m.number));
+        group_signal(k, pass_number((enum launch_signal)m->number));
         return true;
     case LAUNCH_INPUT:
-        return take_input(k, &m);
+        return take_input(k, m);
     case LAUNCH_INPUT_END:
         k->input_ends = true;
         return true;
@@ -295,17 +292,13 @@ static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
 
 static void hear_launcher(struct host_agent *k)
 {
-    struct launch_frame frame;
+    struct launch_message m;
     int state = launch_stream_read(&k->in), more = 0;
     if (state == 0)
         return;
-    while (k->in.fd >= 0 && (more = launch_stream_next(&k->in, &frame)) == 1) {
-        if (!take_launch(k, &frame))
-            more = -1;
-        if (more < 0)
-            break;
+    while (k->in.fd >= 0 && (more = launch_stream_next(&k->in, &m)) == 1 && take(k, &m)) {
     }
-    if (state < 0 || more < 0)
+    if (state < 0 || more != 0)
         abandon(k);
 }
 
