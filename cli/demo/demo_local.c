@@ -46,9 +46,8 @@ static double since_s(uint64_t start)
 static void show_epoch(const struct demo *demo, int epoch, const struct train_epoch *e)
 {
     if (demo->json)
-        doc_add(demo->doc, "name", json_string("demo.epoch"), "epoch", json_integer(epoch), "ranks",
-                json_integer(demo->ranks), "loss", json_finite(e->loss), "accuracy", json_finite(e->accuracy),
-                "seconds", json_finite(e->seconds), NULL);
+        doc_add(demo->doc, "name:s epoch:i ranks:i loss:f accuracy:f seconds:f", "demo.epoch", epoch,
+                demo->ranks, e->loss, e->accuracy, e->seconds);
     else
         printf("%8d   %8.4f   %8.2f %%   %7.2f s\n", epoch, e->loss, e->accuracy * 100, e->seconds);
     fflush(stdout);
@@ -159,8 +158,7 @@ static int check_same(const struct local_demo *l)
         snprintf(hash, sizeof hash, "%016llx%016llx", (unsigned long long)m->hash.high,
                  (unsigned long long)m->hash.low);
         if (l->demo->json)
-            doc_add(l->demo->doc, "name", json_string("demo.same"), "rank", json_integer(m - first), "hash",
-                    json_string(hash), "ok", json_boolean(same), NULL);
+            doc_add(l->demo->doc, "name:s rank:i hash:s ok:b", "demo.same", (int)(m - first), hash, same);
         else
             printf("  node %-2d  %s\n", (int)(m - first), hash);
     }
@@ -211,10 +209,8 @@ static int check_single(struct local_demo *l)
     bool ok = difference <= SAME_BOUND;
     trainer_fini(&alone);
     if (l->demo->json) {
-        doc_add(l->demo->doc, "name", json_string("demo.single"), "steps", json_integer((json_int_t)l->steps),
-                "difference", json_finite(difference), "bound", json_real(SAME_BOUND), "accuracy",
-                json_finite(result.accuracy), "seconds", json_finite(l->single_s), "ok", json_boolean(ok),
-                NULL);
+        doc_add(l->demo->doc, "name:s steps:z difference:f bound:f accuracy:f seconds:f ok:b", "demo.single",
+                l->steps, difference, SAME_BOUND, result.accuracy, l->single_s, ok);
     } else {
         print_title(ok ? PAINT_GOOD : PAINT_BAD, "One node alone on the joined batches ends with %s",
                     ok ? "the same weights within rounding:" : "OTHER weights than rounding explains:");
@@ -243,12 +239,11 @@ static void report_time(const struct local_demo *l)
     }
     double total = compute + call, move = fmin(first->all_reduce_s * steps, call);
     if (l->demo->json) {
-        doc_add(l->demo->doc, "name", json_string("demo.time"), "transport", json_string("mem"), "ranks",
-                json_integer(ranks), "bytes", json_integer((json_int_t)bytes), "steps",
-                json_integer((json_int_t)l->steps), "compute_share", json_finite(compute / total),
-                "move_share", json_finite(move / total), "wait_share", json_finite((call - move) / total),
-                "all_reduce_us", json_finite(first->all_reduce_s * 1e6), "bytes_sent", json_finite(sent),
-                "seconds", json_finite(l->nodes_s), NULL);
+        doc_add(l->demo->doc,
+                "name:s transport:s ranks:i bytes:z steps:z compute_share:f move_share:f wait_share:f "
+                "all_reduce_us:f bytes_sent:f seconds:f",
+                "demo.time", "mem", ranks, (size_t)bytes, l->steps, compute / total, move / total,
+                (call - move) / total, first->all_reduce_s * 1e6, sent, l->nodes_s);
         return;
     }
     printf("\nWhere the time of a step went (%s, mean of the nodes):\n", text_time(total / steps).s);

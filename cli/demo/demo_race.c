@@ -149,23 +149,22 @@ static void lane_json(json_t *doc, const struct race *race, const struct race_tr
     const struct race_point last = race_last(lane), plain = race_last(&race->lanes[0]);
     bool raced = lane->like < 0 && r->reached && race->lanes[0].result.reached;
     double steps = r->steps ? (double)r->steps : 1;
-    doc_add(doc, "name", json_string("demo.lane"), "compress", json_string(lane->codec), "transport",
-            json_string(race->machines ? "auto" : "tcp"), "ranks", json_integer(race->ranks),
-            race->machines ? "machines" : "rate_bytes_per_s",
-            race->machines ? json_string(race->machines) : json_finite(race->rate), "bytes",
-            json_integer((json_int_t)(mlp_param_count(&race->job->mlp) * sizeof(float))), "steps",
-            json_integer((json_int_t)r->steps), "reached", json_boolean(r->reached), "seconds",
-            json_finite(last.seconds), "accuracy", json_finite(last.score.accuracy), "loss",
-            json_finite(last.score.loss), "network_us", json_finite(r->network_s / steps * 1e6), "compute_us",
-            json_finite(r->compute_s / steps * 1e6), "bytes_sent", json_finite(last.bytes / steps), "vs",
-            json_string("none"), "ratio", json_finite(raced ? last.seconds / plain.seconds : (double)NAN),
-            "checks", json_integer((json_int_t)r->checks), "hash", json_string(lane_text(race, lane).hash.s),
-            "ok", json_boolean(r->same), NULL);
+    json_t *row =
+        doc_add(doc,
+                "name:s compress:s transport:s ranks:i bytes:z steps:z reached:b seconds:f accuracy:f "
+                "loss:f network_us:f compute_us:f bytes_sent:f vs:s ratio:f checks:z hash:s ok:b",
+                "demo.lane", lane->codec, race->machines ? "auto" : "tcp", race->ranks,
+                mlp_param_count(&race->job->mlp) * sizeof(float), r->steps, r->reached, last.seconds,
+                last.score.accuracy, last.score.loss, r->network_s / steps * 1e6, r->compute_s / steps * 1e6,
+                last.bytes / steps, "none", raced ? last.seconds / plain.seconds : (double)NAN, r->checks,
+                lane_text(race, lane).hash.s, r->same);
+    if (race->machines)
+        row_text(row, "machines", race->machines);
+    else
+        row_real(row, "rate_bytes_per_s", race->rate);
     for (const struct race_point *p = lane->points; p < lane->points + lane->point_count; p++)
-        doc_add(doc, "name", json_string("demo.point"), "compress", json_string(lane->codec), "step",
-                json_integer((json_int_t)p->step), "seconds", json_finite(p->seconds), "bytes_sent",
-                json_finite(p->bytes), "loss", json_finite(p->score.loss), "accuracy",
-                json_finite(p->score.accuracy), NULL);
+        doc_add(doc, "name:s compress:s step:z seconds:f bytes_sent:f loss:f accuracy:f", "demo.point",
+                lane->codec, p->step, p->seconds, p->bytes, p->score.loss, p->score.accuracy);
 }
 
 static void all_json(json_t *doc, const struct race *race, const struct forecast *forecasts)
@@ -173,9 +172,8 @@ static void all_json(json_t *doc, const struct race *race, const struct forecast
     for (int i = 0; i < race->lane_count; i++)
         lane_json(doc, race, &race->lanes[i]);
     for (int i = 0; i < race->lane_count; i++)
-        doc_add(doc, "name", json_string("demo.forecast"), "what", json_string(FORECAST_WHAT), "compress",
-                json_string(race->lanes[i].codec), "model_us", json_finite(forecasts[i].seconds * 1e6),
-                "bytes_sent", json_finite(forecasts[i].bytes), NULL);
+        doc_add(doc, "name:s what:s compress:s model_us:f bytes_sent:f", "demo.forecast", FORECAST_WHAT,
+                race->lanes[i].codec, forecasts[i].seconds * 1e6, forecasts[i].bytes);
 }
 
 /* ---- the run ---- */

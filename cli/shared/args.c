@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,43 +63,33 @@ static bool with_unit(const char *text, const struct unit *unit, double *value)
     return unit->name && *end == 0 && end != digits && isfinite(number);
 }
 
-/* "MBps" may mean bytes, and is not taken. */
-static bool set_rate(const char *text, double *target)
+/* What numbers with units there are; the smallest size is up to the flag. */
+static const struct {
+    const struct unit *units;
+    double min, max;
+    bool whole;
+} numbers[] = {
+    [ARG_REAL] = {no_unit, DBL_MIN, HUGE_VAL, false},
+    [ARG_RATE] = {rate_units, DBL_MIN, HUGE_VAL, false},
+    [ARG_DURATION] = {time_units, 0, HUGE_VAL, false},
+    [ARG_SIZE] = {size_units, 0, (double)ARG_SIZE_MAX, true},
+    [ARG_COUNT] = {count_units, 1, ARG_COUNT_MAX, true},
+};
+
+static bool read_number(const struct arg *arg, enum arg_type type, const char *text, double *value)
 {
     const char *bytes = strchr(text, 'B');
-    double value;
-    if (!with_unit(text, rate_units, &value) || value <= 0 ||
-        (bytes && tolower((unsigned char)bytes[1]) == 'p'))
+    if (type == ARG_DURATION && strcmp(text, "0") == 0) {
+        *value = 0;
+        return true;
+    }
+    if (type == ARG_RATE && bytes && tolower((unsigned char)bytes[1]) == 'p') /* "MBps" may mean bytes */
         return false;
-    *target = value;
-    return true;
-}
-
-static bool set_real(const char *text, const struct unit *units, bool zero, double *target)
-{
-    double value = 0;
-    bool good = with_unit(text, units, &value) && (zero || value > 0);
-    if (!good && !(zero && strcmp(text, "0") == 0))
+    if (!with_unit(text, numbers[type].units, value) || *value < numbers[type].min ||
+        *value > numbers[type].max || (type == ARG_SIZE && *value < (double)arg->min))
         return false;
-    *target = value;
-    return true;
-}
-
-static bool set_whole(const char *text, const struct unit *units, double min, double max, size_t *target)
-{
-    double value;
-    if (!with_unit(text, units, &value) || value < min || value > max)
-        return false;
-    size_t whole = (size_t)(value + 0.5);
-    if (fabs(value - (double)whole) > value * 1e-15) /* 1.3 * 1e9 is not whole in doubles */
-        return false;
-    *target = whole;
-    return true;
-}
-
-static bool set_size(const struct arg *arg, const char *text, size_t *target)
-{
-    return set_whole(text, size_units, (double)arg->min, (double)ARG_SIZE_MAX, target);
+    double whole = floor(*value + 0.5); /* 1.3 * 1e9 is not whole in doubles */
+    return !numbers[type].whole || fabs(*value - whole) <= whole * 1e-15;
 }
 
 static bool set_int(const struct arg *arg, const char *text)
@@ -117,16 +108,15 @@ static bool set_list(const struct arg *arg, const char *text)
     for (const char *at = text;; at++) {
         size_t len = strcspn(at, ",");
         int64_t number = 0;
+        double size = 0;
         if (list.count == ARG_LIST_MAX || len >= sizeof item)
             return false;
         memcpy(item, at, len);
         item[len] = 0;
-        if (arg->type == ARG_SIZES ? !set_size(arg, item, &list.item[list.count])
+        if (arg->type == ARG_SIZES ? !read_number(arg, ARG_SIZE, item, &size)
                                    : !args_int(item, 1, INT32_MAX, &number))
             return false;
-        if (arg->type == ARG_INTS)
-            list.item[list.count] = (size_t)number;
-        list.count++;
+        list.item[list.count++] = arg->type == ARG_SIZES ? (size_t)(size + 0.5) : (size_t)number;
         at += len;
         if (!*at)
             break;
@@ -148,19 +138,23 @@ static bool set_choice(const struct arg *arg, const char *text)
 
 bool args_set(const struct arg *arg, const char *text)
 {
+    double value;
     switch (arg->type) {
     case ARG_INT:
         return set_int(arg, text);
     case ARG_REAL:
-        return set_real(text, no_unit, false, arg->target);
     case ARG_RATE:
-        return set_rate(text, arg->target);
     case ARG_DURATION:
-        return set_real(text, time_units, true, arg->target);
+        if (!read_number(arg, arg->type, text, &value))
+            return false;
+        *(double *)arg->target = value;
+        return true;
     case ARG_SIZE:
-        return set_size(arg, text, arg->target);
     case ARG_COUNT:
-        return set_whole(text, count_units, 1, ARG_COUNT_MAX, arg->target);
+        if (!read_number(arg, arg->type, text, &value))
+            return false;
+        *(size_t *)arg->target = (size_t)(value + 0.5);
+        return true;
     case ARG_SIZES:
     case ARG_INTS:
         return set_list(arg, text);

@@ -2,6 +2,7 @@
 /* What --json prints: one object {"command", "machine", "results": [...]}, made with jansson. */
 #include "cli/shared/json.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -94,19 +95,41 @@ json_t *doc_row(json_t *doc)
     return row;
 }
 
-void doc_add(json_t *doc, ...)
+static json_t *value_of(char type, va_list *args)
 {
-    json_t *row = doc_row(doc);
-    va_list args;
-    va_start(args, doc);
-    for (const char *key; (key = va_arg(args, const char *));)
-        json_object_set_new(row, key, va_arg(args, json_t *));
-    va_end(args);
+    double real;
+    switch (type) {
+    case 's':
+        return json_string(va_arg(*args, const char *));
+    case 'i':
+        return json_integer(va_arg(*args, int));
+    case 'z':
+        return json_integer((json_int_t)va_arg(*args, size_t));
+    case 'b':
+        return json_boolean(va_arg(*args, int));
+    default:
+        assert(type == 'f');
+        real = va_arg(*args, double);
+        return isfinite(real) ? json_real(real) : json_null();
+    }
 }
 
-json_t *json_finite(double value)
+json_t *doc_add(json_t *doc, const char *fields, ...)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    json_t *row = doc_row(doc);
+    char key[32];
+    va_list args;
+    va_start(args, fields);
+    while (*fields) {
+        size_t len = strcspn(fields, ":");
+        assert(len < sizeof key && fields[len]);
+        snprintf(key, sizeof key, "%.*s", (int)len, fields);
+        json_object_set_new(row, key, value_of(fields[len + 1], &args));
+        fields += len + 2;
+        fields += strspn(fields, " ");
+    }
+    va_end(args);
+    return row;
 }
 
 bool doc_close(json_t *doc)
@@ -131,7 +154,7 @@ void row_count(json_t *row, const char *key, uint64_t value)
 
 void row_real(json_t *row, const char *key, double value)
 {
-    json_object_set_new(row, key, json_finite(value));
+    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
 }
 
 void row_bool(json_t *row, const char *key, bool value)
