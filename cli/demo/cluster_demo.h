@@ -26,8 +26,8 @@ uint64_t cluster_demo_hash(const struct dataset *train, const struct dataset *te
 /* Lanes and limits as the plan says. The plan is lent. */
 void cluster_demo_race(const struct demo_plan *plan, int ranks, struct race *race);
 
-/* Collective: images for members that have none, then the lanes. When a machine is lost, the lane begins again
- * with those that are left. A status, after a message if it is not HEARTH_OK. */
+/* Collective: images for members that have none, then the lanes. When a machine is lost, the lane begins
+ * again with those that are left. A status, after a message if it is not HEARTH_OK. */
 int cluster_demo_run(struct cluster_demo *demo);
 /* Frees the images; the starter keeps its own. */
 void cluster_demo_fini(struct cluster_demo *demo);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo's race: its lanes, and one rank of it, which trains with one codec after the other and tells what it
- * sees. */
+/* The demo's race: its lanes, and one rank of it, which trains with one codec after the other and tells what
+ * it sees. */
 #include "cli/demo/race.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
  * It starts the program in a process group of its own, passes standard input and signals down, output and
  * the end up, and sees to it that nothing is left behind. The launcher may vanish at any moment, by kill
  * -9 or with its network: then `in` ends, which no process can prevent, and the host agent ends the program.
- * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where
- * the system hands orphans to the host agent (os/leash.h), processes that left the group are found and killed as
- * well; and should the host agent itself be killed, the program follows it there. */
+ * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where the
+ * system hands orphans to the host agent (os/leash.h), processes that left the group are found and killed
+ * too; and should the host agent itself be killed, the program follows it there. */
 #include "cli/run/child.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job: where its ranks run, and the launcher that starts them, stays until they have ended, and ends all when one
- * fails. */
+/* A job: where its ranks run, and the launcher that starts them, stays until they have ended, and ends all
+ * when one fails. */
 #pragma once
 
 #include <stdbool.h>

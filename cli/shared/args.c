@@ -352,7 +352,7 @@ const char *args_nearest(const char *text, const char *const *names, size_t coun
         size_t prefix = strncmp(names[i], text, strlen(text)) == 0 && *text;
         size_t d = prefix ? 1 : distance(text, names[i]);
         size_t longer = strlen(names[i]) > strlen(text) ? strlen(names[i]) : strlen(text);
-        if (d < best_distance && (prefix || d < longer)) { /* not by changing every letter */
+        if (d < best_distance && (prefix || d < longer)) { /* not by changing every character */
             best = names[i];
             best_distance = d;
         }
@@ -406,10 +406,10 @@ static const struct arg *read_flag(const struct usage *usage, const char *word,
                                    char name[static NAME_MAX_LEN], const char **value)
 {
     const char *flag = word + (word[1] == '-' ? 2 : 1), *equals = strchr(flag, '=');
-    const char letter[2] = {flag[0], 0};
-    const struct arg *arg = word[1] == '-' ? NULL : find_flag(usage, letter);
+    const char single[2] = {flag[0], 0};
+    const struct arg *arg = word[1] == '-' ? NULL : find_flag(usage, single);
     if (arg) {
-        snprintf(name, NAME_MAX_LEN, "%s", letter);
+        snprintf(name, NAME_MAX_LEN, "%s", single);
         *value = !flag[1] ? NULL : flag[1] == '=' ? flag + 2 : flag + 1;
         return arg;
     }
@@ -443,7 +443,7 @@ static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
     return args_set(arg, value) ? ARGS_GO : refuse_value(usage, arg, value);
 }
 
-/* "--name", or one dash and a letter. */
+/* "--name", or one dash and a character. */
 static bool is_flag(const char *word)
 {
     if (word[0] != '-' || !word[1])

@@ -39,7 +39,7 @@ enum arg_type {
 typedef const char *arg_choice(int index); /* NULL after the last */
 
 struct arg {
-    const char *name; /* without the dashes; a single letter has only one */
+    const char *name; /* without the dashes; a single character has only one */
     enum arg_type type;
     void *target; /* holds the default; written when the flag is there */
     const char *about;

@@ -4,14 +4,14 @@
 
 #define SPINS_PER_YIELD 64
 
-struct work {
+struct rank_work {
     rank_threads_job *job;
     void *arg;
 };
 
 static void run_piece(void *arg, size_t piece)
 {
-    struct work *work = arg;
+    struct rank_work *work = arg;
     work->job(work->arg, (int)piece);
 }
 
@@ -36,7 +36,7 @@ void rank_threads_close(struct rank_threads *threads)
 
 void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg)
 {
-    struct work work = {job, arg};
+    struct rank_work work = {job, arg};
     (void)workers_run(threads->workers, run_piece, &work, (size_t)threads->size);
 }
 

@@ -18,7 +18,7 @@ struct table_cell {
 };
 
 struct table {
-    const char *align; /* lent: one letter for each column: 'l' or 'r' */
+    const char *align; /* lent: one character for each column: 'l' or 'r' */
     size_t columns, rows, cap;
     struct table_cell *cells; /* [rows][columns]; the first row is the head */
     bool broken;              /* no memory for some row */
