@@ -55,45 +55,36 @@ static void close_side(agent_pipes pipes, bool ours)
     }
 }
 
-static int spawn(pid_t *pid, char *const *args, bool here, agent_pipes pipes,
-                 posix_spawn_file_actions_t *actions, posix_spawnattr_t *attr)
-{
-    sigset_t all, none;
-    int reason = 0;
-    sigfillset(&all);
-    sigemptyset(&none);
-    for (int i = 0; i < 3 && !reason; i++) {
-        if (pipes[i][i > 0] >= 0)
-            reason = posix_spawn_file_actions_adddup2(actions, pipes[i][i > 0], i);
-    }
-    if (!reason)
-        reason = posix_spawnattr_setsigdefault(attr, &all);
-    if (!reason)
-        reason = posix_spawnattr_setsigmask(attr, &none);
-    if (!reason) /* no terminal: neither its signals nor a question for a password */
-        reason = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
-                                                    POSIX_SPAWN_SETSID);
-    if (!reason && here)
-        reason = posix_spawn(pid, "/proc/self/exe", actions, attr, args, environ);
-    if ((!reason && !here) || (here && reason == ENOENT)) /* ENOENT: a system without /proc */
-        reason = posix_spawnp(pid, args[0], actions, attr, args, environ);
-    return reason;
-}
-
 /* Spawned and not forked: we may have many threads, and secrets that are not the agent's. */
 static int start_process(pid_t *pid, char *const *ssh, agent_pipes pipes)
 {
     char name[] = "hearth", run[] = "run", child[] = "--child", *own[] = {name, run, child, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
+    sigset_t all, none;
     int reason = posix_spawn_file_actions_init(&actions);
     if (reason)
         return reason;
     reason = posix_spawnattr_init(&attr);
-    if (!reason) {
-        reason = spawn(pid, ssh ? ssh : own, !ssh, pipes, &actions, &attr);
-        posix_spawnattr_destroy(&attr);
+    if (reason)
+        goto drop_actions;
+    for (int i = 0; i < 3 && !reason; i++) {
+        if (pipes[i][i > 0] >= 0)
+            reason = posix_spawn_file_actions_adddup2(&actions, pipes[i][i > 0], i);
     }
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawnattr_setsigmask(&attr, &none);
+    /* No terminal: neither its signals nor a question for a password. */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+    if (!reason)
+        reason =
+            posix_spawnp(pid, ssh ? ssh[0] : "/proc/self/exe", &actions, &attr, ssh ? ssh : own, environ);
+    if (!ssh && reason == ENOENT) /* a system without /proc */
+        reason = posix_spawnp(pid, name, &actions, &attr, own, environ);
+    posix_spawnattr_destroy(&attr);
+drop_actions:
     posix_spawn_file_actions_destroy(&actions);
     return reason;
 }

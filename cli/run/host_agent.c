@@ -174,7 +174,7 @@ static void tell_gloo(void)
     const char *bind = getenv("HEARTH_BIND"), *master = getenv("MASTER_ADDR");
     struct route route;
     bool found = bind && bind[0] ? route_bind(bind, &route) : master && route_to(master, false, &route);
-    if (found && route.interface[0])
+    if (found)
         setenv("GLOO_SOCKET_IFNAME", route.interface, 0);
 }
 

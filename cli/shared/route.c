@@ -3,76 +3,54 @@
 #include "cli/shared/route.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/shared/args.h"
+#include "os/clock.h"
+#include "os/host.h"
 #include "os/random.h"
-#include "os/sock.h"
+#include "os/resolve.h"
+#include "os/sock_native.h"
 
 #define PORT_FIRST 20000 /* below those that systems hand out by themselves */
 #define PORT_LAST  32000
 #define PORT_TRIES 200
+#define LOOKUP_NS  (10 * NS_PER_S)
 
-/* false: no address of IP. */
-static bool address_text(const struct sockaddr *address, struct route *route)
+/* The first address of an interface, or this address if it is one of ours (NULL: not asked). */
+static bool find(const char *name, const struct sock_addr *own, struct route *route)
 {
-    if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+    struct interface list[INTERFACES_MAX];
+    char text[SOCK_TEXT_MAX];
+    int count;
+    if (host_interfaces(list, &count))
         return false;
-    socklen_t len = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    return getnameinfo(address, len, route->address, sizeof route->address, NULL, 0, NI_NUMERICHOST) == 0;
-}
-
-/* The first address for which one of both texts fits (NULL: not asked), IPv4 before IPv6. */
-static bool find(const char *iface, const char *number, struct route *route)
-{
-    struct ifaddrs *all, *found = NULL;
-    struct route one;
-    if (getifaddrs(&all) != 0)
-        return false;
-    for (int pass = 0; pass < 2 && !found; pass++) {
-        for (struct ifaddrs *at = all; at && !found; at = at->ifa_next) {
-            if (!address_text(at->ifa_addr, &one) || at->ifa_addr->sa_family != (pass ? AF_INET6 : AF_INET))
-                continue;
-            if ((iface && strcmp(at->ifa_name, iface) == 0) || (number && strcmp(one.address, number) == 0))
-                found = at;
-        }
+    for (const struct interface *i = list; i < list + count; i++) {
+        if (!(name && strcmp(i->name, name) == 0) && !(own && sock_addr_same_host(&i->addr, own)))
+            continue;
+        sock_addr_text(&i->addr, text, sizeof text);
+        size_t open = text[0] == '[', len = open ? strcspn(text, "]") : strcspn(text, ":");
+        snprintf(route->address, sizeof route->address, "%.*s", (int)(len - open), text + open);
+        snprintf(route->interface, sizeof route->interface, "%.*s", INTERFACE_NAME_MAX - 1, i->name);
+        return true;
     }
-    if (found) {
-        memcpy(route->address, one.address, sizeof one.address);
-        snprintf(route->interface, sizeof route->interface, "%s", found->ifa_name);
-    }
-    freeifaddrs(all);
-    return found;
-}
-
-/* Numbers in the form that getnameinfo gives; false: a name, or nothing at all. */
-static bool normal_form(const char *text, struct route *route)
-{
-    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *info;
-    if (getaddrinfo(text, NULL, &hints, &info) != 0)
-        return false;
-    bool good = address_text(info->ai_addr, route);
-    freeaddrinfo(info);
-    return good;
+    return false;
 }
 
 /* Not host_owns: for that all of 127/8 is ours, but other names of this machine may stand for other hosts. */
 bool route_owns(const char *text)
 {
+    struct sock_addr address;
     struct route route;
-    return normal_form(text, &route) && find(NULL, route.address, &route);
+    return sock_addr_parse(text, 0, &address) == HEARTH_OK && find(NULL, &address, &route);
 }
 
 bool route_bind(const char *text, struct route *route)
 {
-    struct route number;
-    if (find(text, normal_form(text, &number) ? number.address : NULL, route))
+    struct sock_addr address;
+    if (find(text, sock_addr_parse(text, 0, &address) == HEARTH_OK ? &address : NULL, route))
         return true;
     snprintf(route->why, sizeof route->why, "'%s' is neither an interface nor an address of this machine",
              text);
@@ -80,14 +58,11 @@ bool route_bind(const char *text, struct route *route)
 }
 
 /* A datagram socket that is connected sends nothing, but the system decides for it which way to go. */
-static bool source_of(const struct addrinfo *info, struct route *route)
+static bool source_of(const struct sock_addr *to, struct sock_addr *source)
 {
-    struct sockaddr_storage own;
-    socklen_t len = sizeof own;
-    int fd = socket(info->ai_family, SOCK_DGRAM, 0);
-    bool good = fd >= 0 && connect(fd, info->ai_addr, info->ai_addrlen) == 0 &&
-                getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-                address_text((struct sockaddr *)&own, route);
+    int fd = socket(sock_addr_native(to)->sa_family, SOCK_DGRAM, 0);
+    bool good =
+        fd >= 0 && connect(fd, sock_addr_native(to), to->len) == 0 && sock_local(fd, source) == HEARTH_OK;
     if (fd >= 0)
         close(fd);
     return good;
@@ -95,21 +70,19 @@ static bool source_of(const struct addrinfo *info, struct route *route)
 
 bool route_to(const char *host, bool by_name, struct route *route)
 {
-    struct addrinfo hints = {.ai_flags = by_name ? 0 : AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM}, *all;
+    struct sock_addr to[RESOLVE_MAX], source;
+    struct error error;
     bool found = false;
-    int code = getaddrinfo(host, "9", &hints, &all);
-    if (code != 0) {
-        snprintf(route->why, sizeof route->why, "cannot find host '%s': %s", host, gai_strerror(code));
+    int count = sock_addr_parse(host, 9, &to[0]) == HEARTH_OK;
+    if (count == 0 && by_name && resolve(host, 9, clock_real() + LOOKUP_NS, to, &count, &error)) {
+        snprintf(route->why, sizeof route->why, "%.*s", (int)sizeof route->why - 1, error.text);
         return false;
     }
-    for (struct addrinfo *one = all; one && !found; one = one->ai_next)
-        found = source_of(one, route);
-    freeaddrinfo(all);
+    for (int i = 0; i < count && !found; i++)
+        found = source_of(&to[i], &source);
     if (!found)
         snprintf(route->why, sizeof route->why, "no route to host '%s': %s", host, strerror(errno));
-    else if (!find(NULL, route->address, route))
-        route->interface[0] = 0;
-    return found;
+    return found && find(NULL, &source, route);
 }
 
 int route_check_bind(const struct usage *usage, const char *bind)

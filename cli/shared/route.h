@@ -9,7 +9,7 @@ struct usage;
 
 struct route {
     char address[64];   /* of this machine, in numbers */
-    char interface[32]; /* that has it; "": not known */
+    char interface[32]; /* that has it */
     char why[256];      /* after a failure */
 };
 
