@@ -7,16 +7,12 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/run/child.h"
 #include "cli/run/job.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/secret_handover.h"
-#include "core/types.h"
 #include "os/random.h"
 
-#define VARS_MAX      64      /* set for a rank */
-#define PASSED_MAX    256     /* handed on from our environment to other machines */
 #define GRACE_DEFAULT 10.0    /* seconds */
 #define GRACE_MAX     86400.0 /* a day */
 #define ADDRESS_MAX   (HOST_NAME_LEN + 16)
@@ -25,19 +21,17 @@ extern char **environ;
 
 struct run_command {
     int count; /* -n; 0: as --hosts says */
-    const char *host_list, *bind, *rendezvous, *ssh, *dir, *env, *secret_file;
+    const char *host_list, *bind, *rendezvous, *env, *secret_file;
     int transport; /* index of transport_name; 0: not given */
-    double grace_s;
-    bool trust, plain, no_prefix, verbose;
+    bool trust, plain;
+    struct job_plan job_plan;
     struct secret_handover handover;
-    char **args;
     struct hosts hosts;
     bool spread; /* over several machines */
     char job[17];
     char master[HOST_NAME_LEN], meeting[ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
     uint16_t port, user_port;                         /* MASTER_PORT; as the user set it, or 0 */
     struct route route;                               /* to the other hosts; its interface is shown */
-    struct job_rank *ranks;
 };
 
 static const char *transport_name(int index)
@@ -60,9 +54,9 @@ static const struct host *first_remote(const struct hosts *hosts)
 static int settle_hosts(struct run_command *run, const struct usage *usage)
 {
     char why[512];
-    if (!run->args || !run->args[0])
+    if (!run->job_plan.args || !run->job_plan.args[0])
         return args_refuse(usage, "there is no program to run; put it last, after --");
-    if (run->grace_s > GRACE_MAX)
+    if (run->job_plan.grace_s > GRACE_MAX)
         return args_refuse(usage, "--grace is longer than a day");
     if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
         return args_refuse(usage, "--hosts: %s", why);
@@ -225,8 +219,9 @@ static struct rank_place find_place(const struct run_command *run, int rank)
     return p;
 }
 
-static void set_vars(const struct run_command *run, const struct host *host, int rank, struct vars *vars)
+static void set_vars(void *arg, int rank, const struct host *host, struct vars *vars)
 {
+    const struct run_command *run = arg;
     const struct rank_place place = find_place(run, rank);
     const char *threads = getenv("OMP_NUM_THREADS");
     if (!host->local)
@@ -248,32 +243,6 @@ static void set_vars(const struct run_command *run, const struct host *host, int
         vars_add(vars, "OMP_NUM_THREADS=%s", threads);
     else if (!threads && place.local_size > 1)
         vars_add(vars, "OMP_NUM_THREADS=1");
-}
-
-static bool make_ranks(struct run_command *run)
-{
-    size_t max = VARS_MAX + PASSED_MAX;
-    run->ranks = calloc((size_t)run->hosts.ranks, sizeof *run->ranks);
-    for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
-        struct job_rank *rank = &run->ranks[r];
-        struct vars vars;
-        rank->host = hosts_find(&run->hosts, r);
-        rank->has_secret = run->handover.secret && !(rank->host->local && run->handover.file[0]);
-        if (!vars_open(&vars, max))
-            return false;
-        rank->vars = vars.list;
-        set_vars(run, rank->host, r, &vars);
-        if (vars.full)
-            return false;
-    }
-    return run->ranks;
-}
-
-static void free_ranks(struct run_command *run)
-{
-    for (int r = 0; run->ranks && r < run->hosts.ranks; r++)
-        vars_free(run->ranks[r].vars);
-    free(run->ranks);
 }
 
 /* ---- the command ---- */
@@ -300,27 +269,23 @@ static void show_plan(const struct run_command *run)
 
 static int start(struct run_command *run, const struct usage *usage)
 {
-    if (!make_ranks(run))
-        return command_fail(usage->name, "no memory, or more than %d variables to pass on", PASSED_MAX);
-    struct job_plan plan = {.ranks = run->ranks,
-                            .count = run->hosts.ranks,
-                            .args = run->args,
-                            .secret = run->handover.secret,
-                            .ssh = run->ssh,
-                            .dir = run->dir,
-                            .grace_ns = (uint64_t)(run->grace_s * (double)NS_PER_S),
-                            .prefix = !run->no_prefix,
-                            .verbose = run->verbose};
-    if (run->verbose)
-        show_plan(run);
+    struct job_plan *plan = &run->job_plan;
+    (void)usage;
+    plan->hosts = &run->hosts;
+    plan->set_vars = set_vars;
+    plan->arg = run;
+    plan->secret = run->handover.secret;
+    plan->elsewhere = run->handover.file[0];
     run->handover.secret = NULL; /* the job's from now on */
-    return job_run(&plan);
+    if (plan->verbose)
+        show_plan(run);
+    return job_run(plan);
 }
 
 int cmd_run(int argc, char **argv)
 {
     static struct run_command run; /* a list of hosts is large for a stack */
-    run = (struct run_command){.grace_s = GRACE_DEFAULT, .transport = -1};
+    run = (struct run_command){.job_plan.grace_s = GRACE_DEFAULT, .transport = -1};
     const struct arg args[] = {
         {"n", ARG_INT, &run.count, .about = "processes (default 1, or as many as --hosts names)", .min = 1,
          .max = RANKS_MAX},
@@ -340,19 +305,19 @@ int cmd_run(int argc, char **argv)
         {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption; for ranks of one machine only"},
         {"i-trust-this-network", ARG_FLAG, &run.trust,
          .about = "with --plain: allow several hosts, though anyone between them can read and change all"},
-        {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND",
+        {"ssh", ARG_TEXT, &run.job_plan.ssh, .value_name = "COMMAND",
          .about = "to use instead of ssh; split at spaces"},
         {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
          .about = "variables to pass to other hosts, separated by commas; those that begin with HEARTH_ "
                   "always are, but for the secret"},
-        {"grace", ARG_DURATION, &run.grace_s,
+        {"grace", ARG_DURATION, &run.job_plan.grace_s,
          .about = "how long the other ranks may end by themselves after a failure (default 10s)"},
-        {"output", ARG_TEXT, &run.dir, .value_name = "DIR",
+        {"output", ARG_TEXT, &run.job_plan.dir, .value_name = "DIR",
          .about = "write DIR/RANK.out and DIR/RANK.err instead of lines with the rank in front"},
-        {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "print lines without the rank in front"},
-        {"verbose", ARG_FLAG, &run.verbose,
+        {"no-prefix", ARG_FLAG, &run.job_plan.no_prefix, .about = "print lines without the rank in front"},
+        {"verbose", ARG_FLAG, &run.job_plan.verbose,
          .about = "print where ranks run, the network, and where the secret comes from"},
-        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args, .min = 1,
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.job_plan.args, .min = 1,
          .about = "what to run; HEARTH_RANK, or RANK and the other variables of torchrun, tell its rank"},
     };
     const struct usage usage = {
@@ -368,7 +333,6 @@ int cmd_run(int argc, char **argv)
     int code = args_parse(&usage, argc, argv);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && code == ARGS_GO; i++)
         code = steps[i](&run, &usage);
-    free_ranks(&run);
     secret_handover_close(&run.handover);
     return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job, stays with them until they have ended, and ends all when one fails.
  *
- * After the first failure the others get `grace_ns` to say what they saw and end by themselves; then they are
+ * After the first failure the others get `grace_s` to say what they saw and end by themselves; then they are
  * stopped (child.h): SIGTERM, SIGKILL, and then even their host agents are killed. */
 #include "cli/run/job.h"
 
@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/run/child.h"
 #include "cli/shared/args.h"
 #include "cli/shared/signals.h"
 #include "cli/shared/text.h"
@@ -26,6 +25,7 @@
 
 #define SSH_STARTS    8 /* at a time: sshd drops more than ten that have not authenticated */
 #define SSH_WORDS_MAX 32
+#define VARS_MAX      320 /* of a rank; most are handed on from our environment to other machines */
 #define SSH_DEFAULT                                                                                          \
     "ssh -x -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 #define LOOK_MS 1000 /* how often a terminal is looked at that others use now */
@@ -33,7 +33,7 @@
 enum rank_phase { RANK_WAITING, RANK_STARTED, RANK_GONE };
 
 struct rank {
-    const struct job_rank *plan;
+    const struct host *host;
     enum rank_phase phase;
     bool shown, told; /* that it has started; how it ended */
     struct child_process child;
@@ -79,9 +79,9 @@ static struct who who(const struct job *l, const struct rank *r)
     struct who w;
     int rank = (int)(r - l->ranks);
     if (r->child.program)
-        snprintf(w.s, sizeof w.s, "rank %d (pid %d, host %s)", rank, r->child.program, r->plan->host->name);
+        snprintf(w.s, sizeof w.s, "rank %d (pid %d, host %s)", rank, r->child.program, r->host->name);
     else
-        snprintf(w.s, sizeof w.s, "rank %d (host %s)", rank, r->plan->host->name);
+        snprintf(w.s, sizeof w.s, "rank %d (host %s)", rank, r->host->name);
     return w;
 }
 
@@ -90,8 +90,8 @@ static struct who who(const struct job *l, const struct rank *r)
 static void enter(struct job *l, enum job_step step)
 {
     l->step = step;
-    l->grace_end_ns = clock_real() + l->plan->grace_ns;
-    for (int i = 0; i < l->plan->count; i++) {
+    l->grace_end_ns = clock_real() + (uint64_t)(l->plan->grace_s * (double)NS_PER_S);
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         struct rank *r = &l->ranks[i];
         if (r->phase == RANK_WAITING)
             r->phase = RANK_GONE; /* never to be started */
@@ -116,8 +116,7 @@ static void tend_steps(struct job *l)
     if (l->output.broken)
         fail(l, 128 + SIGPIPE, STEP_STOP);
     if (l->step == STEP_GRACE && clock_real() >= l->grace_end_ns) {
-        say("%s after the failure: ending the other ranks",
-            text_time((double)l->plan->grace_ns / (double)NS_PER_S).s);
+        say("%s after the failure: ending the other ranks", text_time(l->plan->grace_s).s);
         enter(l, STEP_STOP);
     }
 }
@@ -138,7 +137,7 @@ static void tend_signals(struct job *l)
             l->passed = number;
         if (number == SIGINT)
             say("interrupt passed on to all ranks; the next one kills them");
-        for (int i = 0; i < l->plan->count; i++) {
+        for (int i = 0; i < l->plan->hosts->ranks; i++) {
             if (l->ranks[i].phase == RANK_STARTED)
                 child_process_signal(&l->ranks[i].child, place);
         }
@@ -153,7 +152,7 @@ static void tend(void *arg)
     struct job *l = arg;
     tend_signals(l);
     tend_steps(l);
-    for (int i = 0; i < l->plan->count; i++)
+    for (int i = 0; i < l->plan->hosts->ranks; i++)
         child_process_hasten(&l->ranks[i].child);
 }
 
@@ -197,7 +196,7 @@ static void tell_end(struct job *l, struct rank *r)
 static void tend_ranks(struct job *l)
 {
     bool all_have_it = true;
-    for (int i = 0; i < l->plan->count; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         struct rank *r = &l->ranks[i];
         child_process_reap(&r->child);
         if (r->child.program && !r->shown && l->plan->verbose)
@@ -238,17 +237,17 @@ static bool start(struct job *l, struct rank *r)
 {
     char words[4096], command[4096], dir[4096] = "/", *ssh[SSH_WORDS_MAX + 3], *rest = words;
     int rank = (int)(r - l->ranks), count = 0;
-    struct child_process_plan plan = {.vars = r->plan->vars, .args = l->plan->args, .rank = rank};
-    plan.secret = r->plan->has_secret ? l->secret : NULL;
-    plan.has_input = rank == 0;
-    if (!r->plan->host->local) {
+    struct child_process_plan plan = {.args = l->plan->args, .rank = rank, .has_input = rank == 0};
+    struct vars vars;
+    plan.secret = r->host->local && l->plan->elsewhere ? NULL : l->secret;
+    if (!r->host->local) {
         snprintf(words, sizeof words, "%s", l->plan->ssh ? l->plan->ssh : SSH_DEFAULT);
         for (char *word; count < SSH_WORDS_MAX && (word = strsep(&rest, " "));) {
             if (*word)
                 ssh[count++] = word;
         }
         remote_command(command, sizeof command);
-        ssh[count++] = (char *)(uintptr_t)r->plan->host->name;
+        ssh[count++] = (char *)(uintptr_t)r->host->name;
         ssh[count++] = command;
         ssh[count] = NULL;
         plan.ssh = ssh;
@@ -256,23 +255,29 @@ static bool start(struct job *l, struct rank *r)
         if (!getcwd(dir, sizeof dir))
             say("the current directory is unknown; remote ranks run in /");
     }
-    bool good = child_process_start(&r->child, &plan, &l->output);
-    r->phase = good ? RANK_STARTED : RANK_GONE;
+    bool room = vars_open(&vars, VARS_MAX);
+    if (room)
+        l->plan->set_vars(l->plan->arg, rank, r->host, &vars);
+    room = room && !vars.full;
+    plan.vars = vars.list;
+    bool good = room && child_process_start(&r->child, &plan, &l->output);
     if (!good)
-        say("cannot start %s: %s", who(l, r).s, r->child.why);
+        say("cannot start %s: %s", who(l, r).s, room ? r->child.why : "no memory, or too many variables");
+    r->phase = good ? RANK_STARTED : RANK_GONE;
+    vars_free(vars.list);
     return good;
 }
 
 static void start_more(struct job *l)
 {
     int starting = 0;
-    for (int i = 0; i < l->plan->count; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         const struct rank *r = &l->ranks[i];
         starting += r->phase == RANK_STARTED && !r->child.greeted && !r->child.here;
     }
-    for (int i = 0; i < l->plan->count && l->step == STEP_NONE; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks && l->step == STEP_NONE; i++) {
         struct rank *r = &l->ranks[i];
-        bool remote = !r->plan->host->local;
+        bool remote = !r->host->local;
         if (r->phase != RANK_WAITING || (remote && starting >= SSH_STARTS))
             continue;
         starting += remote;
@@ -304,7 +309,7 @@ static int patience_ms(const struct job *l)
     int soonest = l->ranks[0].child.input_open && isatty(STDIN_FILENO) ? LOOK_MS : -1;
     if (l->step == STEP_GRACE)
         soonest = l->grace_end_ns > now ? (int)((l->grace_end_ns - now) / NS_PER_MS) + 1 : 0;
-    for (int i = 0; i < l->plan->count; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         int own = child_process_patience_ms(&l->ranks[i].child);
         soonest = own >= 0 && (soonest < 0 || own < soonest) ? own : soonest;
     }
@@ -318,13 +323,13 @@ static void wait_for_events(struct job *l)
     polls[0] = (struct pollfd){.fd = l->heard, .events = POLLIN};
     polls[1] =
         (struct pollfd){.fd = may_read_input(&l->ranks[0].child) ? STDIN_FILENO : -1, .events = POLLIN};
-    for (int i = 0; i < l->plan->count; i++, count += CHILD_PROCESS_POLLS)
+    for (int i = 0; i < l->plan->hosts->ranks; i++, count += CHILD_PROCESS_POLLS)
         child_process_polls(&l->ranks[i].child, polls + count);
     if (poll(polls, count, patience_ms(l)) <= 0)
         return;
     if (polls[1].revents)
         read_input(&l->ranks[0].child);
-    for (int i = 0; i < l->plan->count; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         const struct pollfd *own = polls + 2 + CHILD_PROCESS_POLLS * i;
         if (own[0].revents || own[1].revents || own[2].revents)
             child_process_hear(&l->ranks[i].child);
@@ -333,7 +338,7 @@ static void wait_for_events(struct job *l)
 
 static bool all_gone(const struct job *l)
 {
-    for (int i = 0; i < l->plan->count; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         if (l->ranks[i].phase != RANK_GONE)
             return false;
     }
@@ -358,18 +363,18 @@ static void prepare_descriptors(void)
 static bool prepare(struct job *l)
 {
     static const int heard[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-    size_t count = (size_t)l->plan->count;
+    size_t count = (size_t)l->plan->hosts->ranks;
     prepare_descriptors();
     signal(SIGPIPE, SIG_IGN);
     l->ranks = calloc(count, sizeof *l->ranks);
     l->polls = calloc(2 + CHILD_PROCESS_POLLS * count, sizeof *l->polls);
     l->heard = signals_open(heard, sizeof heard / sizeof *heard);
     if (!l->ranks || !l->polls || l->heard < 0) {
-        say("no memory or descriptors for %d ranks", l->plan->count);
+        say("no memory or descriptors for %d ranks", l->plan->hosts->ranks);
         return false;
     }
     for (size_t i = 0; i < count; i++)
-        l->ranks[i].plan = &l->plan->ranks[i];
+        l->ranks[i].host = hosts_find(l->plan->hosts, (int)i);
     l->output.idle = tend;
     l->output.arg = l;
     return true;
@@ -378,7 +383,7 @@ static bool prepare(struct job *l)
 int job_run(const struct job_plan *plan)
 {
     struct job l = {.plan = plan, .secret = plan->secret, .code = EXIT_FAILED_CHECK};
-    bool good = output_open(&l.output, plan->count, plan->prefix, plan->dir) && prepare(&l);
+    bool good = output_open(&l.output, plan->hosts->ranks, !plan->no_prefix, plan->dir) && prepare(&l);
     if (good)
         l.code = EXIT_GOOD;
     while (good && !all_gone(&l)) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "security/secret.h"
+#include "cli/run/child.h"
 
 #define HOSTS_MAX     256
 #define HOST_NAME_LEN 256  /* with its final 0 */
@@ -42,21 +42,18 @@ const char *host_address(const struct host *host);
 
 /* ---- the launcher ---- */
 
-struct job_rank {
-    const struct host *host;
-    char **vars;     /* "NAME=value", NULL at the end */
-    bool has_secret; /* gets the job's, by a descriptor */
-};
-
 struct job_plan {
-    const struct job_rank *ranks;
-    int count;
+    const struct hosts *hosts;
+    /* Adds the variables of a rank, "NAME=value". */
+    void (*set_vars)(void *arg, int rank, const struct host *host, struct vars *vars);
+    void *arg;
     char **args;           /* the program and its arguments, NULL at the end */
     struct secret *secret; /* taken: it is wiped as soon as all ranks have it; NULL: none */
+    bool elsewhere;        /* the secret is for ranks of other machines only */
     const char *ssh;       /* words by spaces; NULL: ssh that never asks */
     const char *dir;       /* of output files; NULL: to our own streams */
-    uint64_t grace_ns;     /* after a failure, before the others are asked to end */
-    bool prefix, verbose;
+    double grace_s;        /* after a failure, before the others are asked to end */
+    bool no_prefix, verbose;
 };
 
 /* Runs the job to its end. The exit code: 0, or that of the rank that failed first (128 + signal), 126 or

@@ -110,11 +110,19 @@ struct options {
 
 #define WORDS_MAX 8
 
-/* What goes to standard error is kept in `said`. */
-static int parse_quietly(const struct usage *usage, int argc, char **argv, char *said, size_t size)
+static char said[1024], *argv[WORDS_MAX + 1]; /* standard error and words of the last parse */
+
+static int parse_words(const struct usage *usage, const char *const *words)
 {
+    static char copies[WORDS_MAX][64];
+    int argc = 0, saved = dup(STDERR_FILENO);
+    for (; words[argc]; argc++) {
+        assert_true(argc < WORDS_MAX);
+        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
+        argv[argc] = copies[argc];
+    }
+    argv[argc] = NULL;
     FILE *file = tmpfile();
-    int saved = dup(STDERR_FILENO);
     assert_non_null(file);
     fflush(stderr);
     dup2(fileno(file), STDERR_FILENO);
@@ -123,12 +131,14 @@ static int parse_quietly(const struct usage *usage, int argc, char **argv, char 
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(file);
-    said[fread(said, 1, size - 1, file)] = 0;
+    said[fread(said, 1, sizeof said - 1, file)] = 0;
     fclose(file);
     return code;
 }
 
-static int parse(struct options *o, const char *const *words, char *said, size_t size)
+#define PARSE(usage, ...) parse_words(usage, (const char *const[]){"test", __VA_ARGS__, NULL})
+
+static int parse(struct options *o, const char *const *words)
 {
     const struct arg args[] = {
         {"json", ARG_FLAG, &o->json, .about = "flag"},
@@ -144,30 +154,20 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
         {"data", ARG_TEXT, &o->data, .about = "text"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    static char copies[WORDS_MAX][64];
-    char *argv[WORDS_MAX + 1];
-    int argc = 0;
-    for (; words[argc]; argc++) {
-        assert_true(argc < WORDS_MAX);
-        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
-        argv[argc] = copies[argc];
-    }
-    argv[argc] = NULL;
-    return parse_quietly(&usage, argc, argv, said, size);
+    return parse_words(&usage, words);
 }
 
 TEST(test_parse)
 {
     struct options o = {.ranks = 8, .iters = 5};
-    char said[512];
     const char *const first[] = {"test",           "--ranks",      "3", "--json", "--bytes=64K",
                                  "--colour=green", "--iters=auto", NULL};
-    assert_int_equal(parse(&o, first, said, sizeof said), ARGS_GO);
+    assert_int_equal(parse(&o, first), ARGS_GO);
     assert_string_equal(said, "");
     assert_true(o.json && o.ranks == 3 && o.bytes == 65536 && o.colour == 1 && o.iters == 0);
     const char *const second[] = {"test",         "--sizes",   "4,1K,2M",  "--hosts=4,4",
                                   "--rate=1gbit", "--rtt=1ms", "--lr=0.5", NULL};
-    assert_int_equal(parse(&o, second, said, sizeof said), ARGS_GO);
+    assert_int_equal(parse(&o, second), ARGS_GO);
     assert_true(o.sizes.count == 3 && o.sizes.item[1] == 1024 && o.sizes.item[2] == 2 << 20);
     assert_true(o.hosts.count == 2 && o.hosts.item[0] == 4);
     assert_true(o.rate == 125e6 && fabs(o.rtt_s - 1e-3) < 1e-15 && o.lr == 0.5);
@@ -208,8 +208,7 @@ TEST(test_refusals)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct options o = {.ranks = 8};
-        char said[1024];
-        if (parse(&o, cases[i].words, said, sizeof said) != EXIT_USAGE)
+        if (parse(&o, cases[i].words) != EXIT_USAGE)
             fail_msg("%s is accepted", cases[i].words[1]);
         for (size_t k = 0; k < 3 && cases[i].said[k]; k++) {
             if (!strstr(said, cases[i].said[k]))
@@ -220,7 +219,7 @@ TEST(test_refusals)
     }
 }
 
-/* A message has one dash; what stands after -- is not read. */
+/* A single character has one dash; what stands after -- is not read. */
 TEST(test_rest)
 {
     int count = 1;
@@ -232,20 +231,13 @@ TEST(test_rest)
         {"PROGRAM", ARG_REST, &rest, .about = "rest"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
-         help[] = "--help";
-    char *line[] = {name, n, four, end, flag, help, end, NULL};
-    assert_int_equal(args_parse(&usage, 7, line), ARGS_GO);
-    assert_true(count == 4 && !json && rest == line + 4);
-    char *equals[] = {name, five, flag, NULL};
+    assert_int_equal(PARSE(&usage, "-n", "4", "--", "--json", "--help", "--"), ARGS_GO);
+    assert_true(count == 4 && !json && rest == argv + 4);
     rest = NULL;
-    assert_int_equal(args_parse(&usage, 3, equals), ARGS_GO);
+    assert_int_equal(PARSE(&usage, "-n=5", "--json"), ARGS_GO);
     assert_true(count == 5 && json && !rest);
-    char *wrong[] = {name, four, NULL};
-    assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
-    char joined[] = "-n6";
-    char *close[] = {name, joined, NULL};
-    assert_int_equal(args_parse(&usage, 2, close), ARGS_GO);
+    assert_int_equal(PARSE(&usage, "4"), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "-n6"), ARGS_GO);
     assert_true(count == 6);
 }
 
@@ -260,14 +252,11 @@ TEST(test_program_without_dashes)
         {"PROGRAM", ARG_REST, &rest, .about = "rest", .min = 1},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", n[] = "-n", two[] = "2", program[] = "prog", help[] = "--help", end[] = "--";
-    char *line[] = {name, n, two, program, help, end, NULL};
-    assert_int_equal(args_parse(&usage, 6, line), ARGS_GO);
-    assert_true(count == 2 && given && rest == line + 3);
-    char *dashed[] = {name, end, n, NULL};
+    assert_int_equal(PARSE(&usage, "-n", "2", "prog", "--help", "--"), ARGS_GO);
+    assert_true(count == 2 && given && rest == argv + 3);
     given = false;
-    assert_int_equal(args_parse(&usage, 3, dashed), ARGS_GO);
-    assert_true(!given && rest == dashed + 2);
+    assert_int_equal(PARSE(&usage, "--", "-n"), ARGS_GO);
+    assert_true(!given && rest == argv + 2);
 }
 
 /* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
@@ -282,20 +271,15 @@ TEST(test_words)
         {"NAME", ARG_WORD, &label, .about = "word"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", flag[] = "--json", one[] = "one", dash[] = "-", two[] = "--file=x",
-         more[] = "s3cret";
-    char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},
-         *none[] = {name, flag, NULL}, *many[] = {name, one, one, more, NULL};
-    assert_int_equal(args_parse(&usage, 5, both), ARGS_GO);
-    assert_true(id == one && label == dash && json && strcmp(file, "x") == 0);
+    assert_int_equal(PARSE(&usage, "one", "--json", "-", "--file=x"), ARGS_GO);
+    assert_true(id == argv[1] && label == argv[3] && json && strcmp(file, "x") == 0);
     id = label = NULL;
-    assert_int_equal(args_parse(&usage, 3, single), ARGS_GO);
-    assert_true(id == one && !label);
-    assert_int_equal(args_parse(&usage, 2, none), EXIT_USAGE);
-    char said[256];
-    assert_int_equal(parse_quietly(&usage, 4, many, said, sizeof said), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "--json", "one"), ARGS_GO);
+    assert_true(id == argv[2] && !label);
+    assert_int_equal(PARSE(&usage, "--json"), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "one", "one", "s3cret"), EXIT_USAGE);
     assert_non_null(strstr(said, "too many arguments"));
-    assert_null(strstr(said, more));
+    assert_null(strstr(said, "s3cret"));
 }
 
 TEST(test_texts)
