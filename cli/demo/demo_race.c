@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "cli/demo/demo.h"
-#include "cli/demo/report.h"
 #include "cli/shared/args.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/secret_handover.h"

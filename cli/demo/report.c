@@ -3,15 +3,13 @@
  *
  * Each lane has a class (lane0, lane1, ...) that gives it its colour, light or dark as the reader's system
  * is; lines differ by dashes too, so that the charts can be read without colours. */
-#include "cli/demo/report.h"
+#include "cli/demo/demo.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/plan/sim_compress.h"
-#include "cli/shared/json.h"
-#include "cli/shared/text.h"
 
 #define CHART_WIDTH  760
 #define CHART_HEIGHT 340

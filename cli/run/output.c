@@ -124,8 +124,7 @@ static bool open_files(struct output *o, const char *dir)
         fprintf(stderr, "hearth run: cannot make the directory '%s': %s\n", dir, strerror(errno));
         return false;
     }
-    for (int i = 0; i < o->ranks * OUTPUT_STREAMS; i++)
-        o->files[i] = -1;
+    memset(o->files, -1, (size_t)o->ranks * OUTPUT_STREAMS * sizeof *o->files); /* none is open */
     for (int i = 0; i < o->ranks * OUTPUT_STREAMS; i++) {
         snprintf(path, sizeof path, "%s/%d.%s", dir, i / OUTPUT_STREAMS, ends[i % OUTPUT_STREAMS]);
         o->files[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
