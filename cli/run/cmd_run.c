@@ -179,24 +179,15 @@ static int settle_torch(struct run_command *run, const struct usage *usage)
 
 /* ---- variables ---- */
 
-/* Whether --env names the variable. */
-static bool is_asked(const struct run_command *run, const char *var, size_t name_len)
-{
-    for (const char *at = run->env; at && *at;) {
-        size_t len = strcspn(at, ",");
-        if (len == name_len && strncmp(at, var, len) == 0)
-            return true;
-        at += len + (at[len] == ',');
-    }
-    return false;
-}
-
-/* What another machine's login does not know. */
+/* What another machine's login does not know: HEARTH_ variables, and those that --env names. */
 static void pass_vars(const struct run_command *run, struct vars *vars)
 {
     for (char **var = environ; *var; var++) {
         size_t len = strcspn(*var, "=");
-        if ((*var)[len] && (strncmp(*var, "HEARTH_", 7) == 0 || is_asked(run, *var, len)))
+        bool asked = strncmp(*var, "HEARTH_", 7) == 0;
+        for (const char *at = run->env; at && *at && !asked; at += strcspn(at, ","), at += *at == ',')
+            asked = strcspn(at, ",") == len && strncmp(at, *var, len) == 0;
+        if (asked && (*var)[len])
             vars_add(vars, "%s", *var);
     }
 }
