@@ -6,7 +6,7 @@ TEST         := tools/test.py
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all test-arm asan tsan posix clang torch fuzz soak python
-.PHONY: bench bench-peers bench-net bench-secure bench-torch check format install clean help
+.PHONY: bench bench-peers bench-net bench-secure bench-torch check tidy format install clean help
 
 all: ## build the library and the command (build/hearth)
 	@./setup
@@ -19,9 +19,9 @@ demo: all ## a race: four processes behind slow lines train one model with each 
 test: all ## what to run before a commit: five minutes on two idle cores, ten on busy ones
 	@$(TEST) release
 
-test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts, PyTorch
+test-all: ## sanitizers, clang, clang-tidy, posix, ARM under qemu, short fuzzing, test hosts, PyTorch
 	@./setup --all
-	@$(TEST) asan tsan clang posix arm fuzz torch net
+	@$(TEST) asan tsan clang tidy posix arm fuzz torch net
 
 test-arm: ## kernels and plans on 64-bit ARM under qemu, results compared with this machine's
 	@./setup --all
@@ -75,6 +75,9 @@ bench-torch: ## step times of a PyTorch model between test hosts, beside Gloo an
 check: ## house rules and formatting
 	@python3 -B tools/check.py
 	@python3 -B tools/check.py --format
+
+tidy: all ## clang-tidy over src and cli
+	@python3 -B tools/check.py --tidy
 
 format: ## format every C and C++ file
 	@python3 -B tools/check.py --reformat

@@ -218,4 +218,6 @@ if(Python3_FOUND AND HEARTH_CLI AND HEARTH_HOUSE AND HEARTH_INSTALL AND NOT HEAR
   hearth_binding_tests()
   hearth_test(house/rules house ${Python3_EXECUTABLE} -B tools/check.py)
   hearth_test(house/format house ${Python3_EXECUTABLE} -B tools/check.py --format)
+  hearth_test(house/tidy house ${Python3_EXECUTABLE} -B tools/check.py --tidy)
+  set_tests_properties(house/tidy PROPERTIES PROCESSORS 2)
 endif()

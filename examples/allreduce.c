@@ -8,7 +8,7 @@
 int main(void)
 {
     hearth_node *node;
-    if (hearth_node_open(NULL, &node) != HEARTH_OK) /* rank, size and where to meet come from the launcher */
+    if (hearth_node_open(NULL, &node) != HEARTH_OK) /* rank, size and rendezvous come from the launcher */
         return fprintf(stderr, "%s\n", hearth_error_text()), 1;
 
     hearth_group *world = hearth_node_world(node);

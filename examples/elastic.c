@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training that goes on when a machine leaves: the members of a home cluster fit one vector. Run: ./elastic
- * [STEPS] on some machines, and end one with Ctrl-C or kill -9: the others go on, and take it in again. */
+/* Training that survives the loss of a machine: the members of a home cluster fit one vector. Run: ./elastic
+ * [STEPS] on some machines and end one with Ctrl-C or kill -9: the others go on, and it can join again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,7 +18,7 @@ static int check(int status)
     exit(1);
 }
 
-/* Who has made the most steps tells all the others: a newcomer has made none. If it fails, all stays. */
+/* The member with the most steps broadcasts its weights; a newcomer has none. An error changes nothing. */
 static int catch_up(hearth_group *group, int64_t *step)
 {
     int64_t size = hearth_group_size(group), most = *step * size + (size - 1 - hearth_group_rank(group));
@@ -32,7 +32,7 @@ static int catch_up(hearth_group *group, int64_t *step)
     return status;
 }
 
-/* Each member's loss has another minimum: they meet in the middle. */
+/* Each member's loss has its own minimum; averaged gradients lead to the mean of them. */
 static int backward(hearth_sync *sync, int offset)
 {
     for (int i = 0; i < COUNT; i++)
@@ -63,15 +63,15 @@ int main(int argc, char **argv)
         if (status == HEARTH_VIEW_CHANGED) {
             printf("step %d: %s\n", (int)step, hearth_error_text());
             if (check(hearth_group_reform(&group, NULL)) == HEARTH_BEHIND)
-                step = 0; /* the others have made steps that this one lacks */
+                step = 0; /* this member lacks steps of the others */
             status = catch_up(group, &step);
-            continue; /* the same step again, with those who are left and those who came */
+            continue; /* repeat the step with the members of the new group */
         }
         check(status);
         for (int i = 0; i < COUNT; i++)
             weight[i] -= 0.2f * gradient[i];
         step++;
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* as if it were work */
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* stands for computation */
     }
     printf("rank %d: %d steps, weight %g\n", hearth_group_rank(group), (int)step, (double)weight[0]);
     hearth_node_close(node);

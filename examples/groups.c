@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Six nodes split into two groups; each group runs a scan of its own, and then all meet again. */
+/* Six nodes split into two groups; each group runs its own scan; then all exchange the totals. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduces each layer's gradient while the next one is computed, and takes the results as they come. */
+/* Reduces each layer's gradient while the next one is computed, and takes the results as they arrive. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ static void check(int status)
     exit(1);
 }
 
-/* Runs on whichever thread ended the operation: short, and it never waits. */
+/* Runs on the thread that ended the operation: it is short and never waits. */
 static void on_done(void *arg, int status)
 {
     atomic_fetch_add((atomic_int *)arg, status == HEARTH_OK);

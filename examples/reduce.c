@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every member counts its share of the points in a quarter of a circle; rank 0 adds them up and prints pi.
- * The others are done when their numbers are on the way: they close and end, whatever rank 0 is at.
+/* Every member counts its share of the points in a quarter of a circle; rank 0 sums them and prints pi.
+ * The others close and end as soon as they have sent their numbers; rank 0 may still be working.
  * Build: cc reduce.c $(pkg-config --cflags --libs hearth). Run: hearth run -n 3 -- ./reduce */
 #include <inttypes.h>
 #include <stdio.h>

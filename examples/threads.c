@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four nodes in one process add up vectors. Build: cc threads.c $(pkg-config --cflags --libs hearth) */
+/* Four nodes in one process sum vectors. Build: cc threads.c $(pkg-config --cflags --libs hearth) */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

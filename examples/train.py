@@ -26,7 +26,7 @@ def read(path, head):
 
 
 def load(folder, part):
-    """Images as (count, 1, 28, 28) of bytes, and what they show."""
+    """Images as (count, 1, 28, 28) of bytes, and their labels."""
     images = read(folder / f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28)
     return images, read(folder / f"{part}-labels-idx1-ubyte.gz", 8).long()
 
@@ -55,7 +55,7 @@ def train(options):
         optimizer.step()
         if rank == 0 and (step % 50 == 0 or step == options.steps):
             print(f"step {step}/{options.steps}: loss {loss.item():.4f}", flush=True)
-    images, labels = (part[rank::size] for part in load(options.data, "t10k"))  # each looks at its share
+    images, labels = (part[rank::size] for part in load(options.data, "t10k"))  # each rank tests its share
     with torch.no_grad():
         right = (model.module(images / 255).argmax(1) == labels).float().mean()
     world = hearth.torch.node().world

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a job fit one layer, each on examples of its own: y = weight x + bias.
+/* The members of a job fit one layer, each with its own examples: y = weight x + bias.
  * Run: hearth run -n 4 -- ./train_sync int8; the codec may be left out, and alone it is a world of one. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ enum { IN = 64, OUT = 64, BATCH = 32, STEPS = 100 };
 
 static float weight[OUT][IN], bias[OUT], weight_gradient[OUT][IN], bias_gradient[OUT];
 
-static int check(int status) /* of a call; some give a number */
+static int check(int status) /* of a call; some return a number */
 {
     if (status >= 0)
         return status;
@@ -25,7 +25,7 @@ static float draw(uint32_t *seed) /* -1 to 1 */
     return (float)(*seed >> 8) / 8388608.0f - 1;
 }
 
-/* Adds what one example says; the square of the error. The layer is to learn to turn x around. */
+/* Adds the gradient of one example and returns its loss. The layer learns to reverse x. */
 static float learn(uint32_t *seed)
 {
     float x[IN], loss = 0;
@@ -62,9 +62,9 @@ int main(int argc, char **argv)
         loss = 0;
         for (int example = 0; example < BATCH; example++)
             loss += learn(&seed);
-        check(hearth_sync_ready(sync, b_index)); /* as soon as a gradient is complete: */
-        check(hearth_sync_ready(sync, w_index)); /* it travels while the rest is computed */
-        check(hearth_sync_wait(sync, NULL));     /* all are averages over the members now */
+        check(hearth_sync_ready(sync, b_index)); /* a complete gradient travels */
+        check(hearth_sync_ready(sync, w_index)); /* while the program computes the rest */
+        check(hearth_sync_wait(sync, NULL));     /* now all are averages over the members */
         for (int i = 0; i < OUT; i++) {
             bias[i] -= 0.3f * bias_gradient[i];
             for (int k = 0; k < IN; k++)
@@ -75,5 +75,5 @@ int main(int argc, char **argv)
     printf("rank %d of %d: loss %g\n", hearth_group_rank(world), hearth_group_size(world), (double)loss);
     hearth_sync_close(sync);
     hearth_node_close(node);
-    return loss < 0.2f ? 0 : 1; /* it began with 0.33 */
+    return loss < 0.2f ? 0 : 1; /* the first step has 0.33 */
 }

@@ -32,7 +32,7 @@ static const struct credentials *feed_node(void)
 
 static inline void channel_feed(enum channel_role role, const uint8_t *bytes, size_t len)
 {
-    struct channel_setup setup = {.heap = &feed_heap, .credentials = feed_node(), .role = role};
+    struct session_setup setup = {.heap = &feed_heap, .credentials = feed_node(), .role = role};
     uint64_t before = feed_heap.bytes, blocks = feed_heap.blocks;
     struct channel *channel;
     struct error error;

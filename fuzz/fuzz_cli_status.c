@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "cli/cluster/status_text.h"
-#include "cli/cluster/topology_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

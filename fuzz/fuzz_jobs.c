@@ -43,7 +43,7 @@ static void feed(uint8_t kind, const uint8_t *bytes, size_t len, bool leads, boo
     if (jobs_request(jobs, &request, 0, 1, &error))
         abort();
     jobs_tick(jobs, 1);
-    int status = jobs_input(jobs, &view.members[0].id, kind, bytes, len, 2, &what);
+    int status = jobs_input(jobs, &(struct received){&view.members[0].id, kind, bytes, len}, 2, &what);
     if (status != HEARTH_OK && (status != HEARTH_PROTOCOL || !what))
         abort();
     if (malformed && status == HEARTH_OK)

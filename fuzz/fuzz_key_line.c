@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "security/base32.h"
-#include "security/key_line.h"
+#include "security/node_key.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (len != KEY_LINE_LEN && len != KEY_LINE_LEN - 1)
         abort();
     for (size_t i = 0; i < len; i++)
-        if (message_lower(text[i]) != line[i])
+        if (ascii_lower(text[i]) != line[i])
             abort();
     return 0;
 }

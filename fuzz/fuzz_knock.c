@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 #define MINUTE UINT32_C(0x03020100)
 
 static struct secret *secret;
-static struct knock_listener listener;
+static struct knock_target listener;
 
 static void begin(void)
 {

@@ -54,7 +54,8 @@ static void say(struct consensus *a, int from, uint8_t kind, const struct writer
 {
     const char *what;
     struct identity id = info(from).id;
-    if (consensus_input(a, &id, kind, bytes, (size_t)(w->at - bytes), NS_PER_S, &what) != HEARTH_OK)
+    if (consensus_input(a, &(struct received){&id, kind, bytes, (size_t)(w->at - bytes)}, NS_PER_S, &what) !=
+        HEARTH_OK)
         abort();
 }
 
@@ -93,7 +94,7 @@ static void feed(struct consensus *a, struct outbox *box, struct reader *r)
         now += (uint64_t)(head >> 1) * 20 * NS_PER_MS;
         consensus_tick(a, now);
         check_view(r->at, length);
-        if (consensus_input(a, &from, kind, r->at, length, now, &what) != HEARTH_OK &&
+        if (consensus_input(a, &(struct received){&from, kind, r->at, length}, now, &what) != HEARTH_OK &&
             (!what || what[0] == '\0'))
             abort();
         r->at += length;

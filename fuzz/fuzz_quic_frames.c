@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/quic_frames.h"
+#include "transport/quic_engine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

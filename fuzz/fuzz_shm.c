@@ -10,7 +10,7 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "transport/link.h"
 #include "transport/shm.h"
@@ -77,7 +77,7 @@ struct world {
 static void ring_put(struct world *w, const void *bytes, size_t len)
 {
     struct side *s = &w->page->sides[0];
-    uint8_t *ring = (uint8_t *)w->page + shared_page();
+    uint8_t *ring = (uint8_t *)w->page + memory_page();
     for (size_t i = 0; i < len; i++)
         ring[(s->head + i) % RING] = ((const uint8_t *)bytes)[i];
     s->head += len;
@@ -188,11 +188,11 @@ static void world_open(struct world *w)
     struct conn *conn;
     heap_init(&w->heap, 0);
     must(metrics_init(&w->metrics, 2, &w->heap) == HEARTH_OK);
-    w->page_len = shared_page() + 2 * RING;
+    w->page_len = memory_page() + 2 * RING;
     must(event_open(&w->event) == HEARTH_OK && event_open(&w->own) == HEARTH_OK);
     must(sock_pair(fds) == HEARTH_OK && shared_make(w->page_len, &w->memory_fd) == HEARTH_OK);
     for (size_t i = 0; i < 2; i++)
-        must(shared_make((i + 1) * shared_page(), &w->region_fds[i]) == HEARTH_OK);
+        must(shared_make((i + 1) * memory_page(), &w->region_fds[i]) == HEARTH_OK);
     w->page = shared_map(w->memory_fd, w->page_len, true);
     w->regions = shm_regions_open(&w->heap);
     must(w->page && w->regions);
@@ -283,7 +283,7 @@ static void do_number(struct world *w, struct reader *r)
 static void do_word(struct world *w, struct reader *r)
 {
     uint8_t what = get_u8(r), word[16];
-    size_t page = shared_page();
+    size_t page = memory_page();
     int fds[] = {w->region_fds[0], w->region_fds[1], w->event.write_fd, w->fd};
     store_u32(word, what & 1 ? 1 : what & 2 ? 2 : what);
     store_u32(word + 4, get_u8(r) % 80);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "security/trust_lines.h"
+#include "security/trust_list.h"
 
 #define ENTRIES_MAX 64 /* that are compared */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands between the network and avahi: this program's recvmsg is the one that libavahi-core calls, and bad
- * packets do not get past it. Packets are good or bad as a whole, so whoever mixes them loses all. */
+/* Filters packets for avahi: libavahi-core calls this program's recvmsg, which drops bad packets. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>

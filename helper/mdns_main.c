@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth-mdns: speaks mDNS for the library, which starts it; docs/discovery.md has its lines. It needs no
  * privileges, keeps no files, and ends with its input. It is a process of its own since what it reads comes
- * from anybody on the network, and gives up all rights but those to datagrams before it reads any of that. */
+ * from any host on the network; before it reads any of that it gives up all rights but those to datagrams. */
 #include <avahi-common/error.h>
 #include <avahi-common/malloc.h>
 #include <avahi-common/simple-watch.h>
@@ -16,18 +16,18 @@
 #include <unistd.h>
 
 #include "helper/mdns_net.h"
-#include "os/leash.h"
 #include "os/sandbox.h"
+#include "os/spawn.h"
 
 #define CACHE_ENTRIES 16384 /* records of one interface that avahi remembers */
 #define TURN_MS       1000  /* at least so often we look at interfaces and clocks */
 #define JUMP_S        3.0   /* wall clock against the steady one */
 #define GOODBYE_S     2     /* then the end comes by alarm */
 
-struct input {
-    char bytes[2 * MDNS_LINE_MAX];
-    size_t len;
-    bool ended, skipping;
+struct context {
+    struct mdns mdns;
+    struct mdns_input input;
+    bool ended;
 };
 
 static volatile sig_atomic_t told_to_end;
@@ -41,8 +41,9 @@ static void on_signal(int number)
 
 /* ---- commands ---- */
 
-static void obey(struct mdns *m, struct input *input, const char *text, size_t len)
+static void obey(struct context *c, const char *text, size_t len)
 {
+    struct mdns *m = &c->mdns;
     struct mdns_command command;
     const char *what = "";
 
@@ -52,51 +53,31 @@ static void obey(struct mdns *m, struct input *input, const char *text, size_t l
     }
     switch (command.kind) {
     case MDNS_PUBLISH:
-        m->self = command.announcement;
+        m->self = command.self;
         publish_all(m);
         return;
     case MDNS_ADDRESS:
         net_set(m, command.interface, command.addrs, command.count);
         return;
     case MDNS_QUIT:
-        input->ended = true;
+        c->ended = true;
     }
 }
-
-static void take_lines(struct mdns *m, struct input *input)
-{
-    char *start = input->bytes, *end = start + input->len, *stop;
-
-    while (!input->ended && (stop = memchr(start, '\n', (size_t)(end - start)))) {
-        if (!input->skipping)
-            obey(m, input, start, (size_t)(stop - start));
-        input->skipping = false;
-        start = stop + 1;
-    }
-    input->len = (size_t)(end - start);
-    memmove(input->bytes, start, input->len);
-    if (input->len >= MDNS_LINE_MAX) {
-        input->skipping = true;
-        input->len = 0;
-    }
-}
-
-struct context {
-    struct mdns mdns;
-    struct input input;
-};
 
 static void readable(AvahiWatch *watch, int fd, AvahiWatchEvent event, void *arg)
 {
     struct context *c = arg;
+    const char *line;
+    size_t len;
 
     (void)watch, (void)event;
     ssize_t n = read(fd, c->input.bytes + c->input.len, sizeof c->input.bytes - c->input.len);
     if (n > 0) {
         c->input.len += (size_t)n;
-        take_lines(&c->mdns, &c->input);
+        while (!c->ended && mdns_input_next(&c->input, &line, &len))
+            obey(c, line, len);
     } else if (n == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
-        c->input.ended = true;
+        c->ended = true;
     }
 }
 
@@ -164,7 +145,7 @@ static int run(struct context *c, AvahiSimplePoll *loop)
 {
     double difference = clock_s(CLOCK_REALTIME) - clock_s(CLOCK_MONOTONIC);
 
-    while (!c->input.ended && !c->mdns.out.broken && !told_to_end) {
+    while (!c->ended && !c->mdns.out.broken && !told_to_end) {
         if (avahi_simple_poll_iterate(loop, TURN_MS) != 0 && errno != EINTR)
             return EXIT_FAILURE;
         if (clock_jumped(&difference)) {

@@ -25,7 +25,7 @@ struct net {
     AvahiIfIndex index;            /* 0: there is no such interface now */
     struct sock_addr addrs[MDNS_ADDRESSES];
     int count;
-    struct announcement told; /* what is published; port 0: nothing */
+    struct sighting told; /* what is published; port 0: nothing */
     unsigned told_collisions;
     AvahiSEntryGroup *service, *text;
     struct net_address addresses[MDNS_ADDRESSES];
@@ -36,8 +36,8 @@ struct mdns {
     const AvahiPoll *poll;
     AvahiServer *server;
     struct mdns_out out;
-    struct announcement self; /* port 0: nothing is published */
-    unsigned collisions;      /* somebody claims our name: we take the next */
+    struct sighting self; /* port 0: nothing is published */
+    unsigned collisions;  /* another host claims our name: we take the next */
     AvahiTimeout *republish;
     struct net nets[NETS_MAX];
     struct service *services; /* all of them, newest first */

@@ -15,7 +15,7 @@ struct mdns_out {
     int fd;
     char *bytes; /* [OUT_BYTES_MAX] */
     size_t len;
-    bool broken; /* nobody reads any more */
+    bool broken; /* the reader is gone */
     uint64_t warned[OUT_WARNED];
     int warned_count;
 };
@@ -23,6 +23,6 @@ struct mdns_out {
 bool out_init(struct mdns_out *out, const AvahiPoll *poll, int fd);
 void out_fini(struct mdns_out *out);                               /* writes what goes at once */
 void out_line(struct mdns_out *out, const char *line, size_t len); /* with its newline */
-/* `source` names whom it is about: a second warning about him is left out. */
+/* Once for each `source`. */
 void out_warn(struct mdns_out *out, const char *source, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our records. All names have the instance in them, 64 random bits, so that nobody else can have them and
+/* Our records. All names have the instance in them, 64 random bits, so that no other host has them and
  * there is no need to probe for 0.75 s before we speak; and there are no reverse records, which all nodes of
  * a host would have to share. */
 #include <avahi-common/domain.h>
@@ -38,8 +38,7 @@ static void publish_again(AvahiTimeout *timeout, void *arg)
     publish_all(m);
 }
 
-/* Somebody else says that our name is his: an accident is out of the question. Another name, after a pause
- * that grows. */
+/* Another host claims our name, which is no accident: we take another one, after a pause that grows. */
 static void group_changed(AvahiServer *server, AvahiSEntryGroup *group, AvahiEntryGroupState state, void *arg)
 {
     struct net *net = arg;
@@ -51,7 +50,8 @@ static void group_changed(AvahiServer *server, AvahiSEntryGroup *group, AvahiEnt
         out_warn(&m->out, "publish", "cannot publish on %s", net->name);
     if (state != AVAHI_ENTRY_GROUP_COLLISION)
         return;
-    out_warn(&m->out, "collision", "somebody on %s claims the name of this node; taking another", net->name);
+    out_warn(&m->out, "collision", "another host on %s claims the name of this node; taking another name",
+             net->name);
     m->collisions++;
     unsigned doublings = m->collisions < COLLISION_MAX ? m->collisions : COLLISION_MAX;
     avahi_elapse_time(&when, COLLISION_MS << doublings, 0);
@@ -223,7 +223,7 @@ static void publish_addresses(struct net *net, const struct names *names)
 /* Another name or port: nothing of what is out is true any more. */
 static bool same_service(const struct net *net)
 {
-    const struct announcement *now = &net->mdns->self, *then = &net->told;
+    const struct sighting *now = &net->mdns->self, *then = &net->told;
 
     return now->port == then->port && now->id.instance == then->id.instance &&
            net->told_collisions == net->mdns->collisions && net->service;

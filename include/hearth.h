@@ -20,33 +20,36 @@ extern "C" {
 #define HEARTH_API
 #endif
 
-/* ---- How to read this header ---------------------------------------------------------------------------
+/* ---- Conventions ----------------------------------------------------------------------------------------
  *
- * Steps, from the simple to the rich: open nodes, take their group, call a collective; then options; then
- * non-blocking requests; then measurement.
+ * A program opens a node, takes its group and calls collectives. Options, non-blocking requests, compression
+ * and measurement follow below in this order.
  *
- * Units stand in the names: `count` is elements, `len` is bytes, `timeout_ms` milliseconds.
- * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; the two positive statuses are no errors.
- * Outputs are set only on success. Every timeout_ms is -1 for the default, 0 to poll (only what is done at
- * once), or milliseconds.
- * Structs begin with their size, so that they can grow: a program and a library of different versions
- * understand each other as far as both know the fields. Those that are passed in have an init function, which
- * fills in the defaults; for those that a call fills in the caller sets `size` to sizeof. What an older
- * library does not know stays zero in outputs, and is HEARTH_UNSUPPORTED in inputs unless it is zero.
+ * Units are in the names: `count` is elements, `len` is bytes, `timeout_ms` is milliseconds.
  *
- * A pointer argument is lent for the call; a user buffer is lent until its operation is done. Strings passed
- * in are copied.
+ * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; the two positive statuses are not
+ * errors. Outputs are set only on success. Every timeout_ms is -1 for the default, 0 to poll, or
+ * milliseconds.
  *
- * Threads: every function may be called from any thread unless its comment says otherwise; handles may be
- * used by several threads at once, but closing or freeing a handle must not race with its other uses.
+ * Structs begin with their size so that they can grow: a program and a library of different versions share
+ * the fields that both know. An input struct has an init function that fills in the defaults. For an output
+ * struct the caller sets `size` to sizeof. Fields that an older library does not know stay zero in outputs,
+ * and are HEARTH_UNSUPPORTED in inputs unless they are zero.
+ *
+ * A pointer argument is lent for the call; a user buffer is lent until its operation has ended. Strings
+ * passed in are copied.
+ *
+ * Threads: any thread may call any function unless its comment says otherwise. Several threads may use one
+ * handle at the same time, but closing or freeing a handle must not race with its other uses.
  *
  * Fork: a node belongs to the process that opened it. In a forked child every call returns HEARTH_FORKED
- * (hearth_group_rank and hearth_group_size still answer), hearth_node_close only gives memory back, and the
- * connections are the parent's alone: when it is killed its peers know at once. */
+ * (hearth_group_rank and hearth_group_size still answer) and hearth_node_close only frees memory. The child
+ * does not keep the connections open: peers see at once that a killed parent is gone. */
 
 /* ---- Version -------------------------------------------------------------------------------------- */
 
-/* The version of the library at run time, as major << 16 | minor << 8 | patch. While major is 0 every minor
+/* The version of the library at run time, as major << 16 | minor << 8 | patch; HEARTH_VERSION_MAJOR,
+ * HEARTH_VERSION_MINOR and HEARTH_VERSION_PATCH are those of this header. While major is 0 every minor
  * version has its own soname; from 1.0 on the soname changes with major only. */
 HEARTH_API uint32_t hearth_version(void);
 HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
@@ -56,35 +59,35 @@ HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
 /* Grouped by how much is broken, so that a caller can act on the group alone: see hearth_status_scope. */
 enum hearth_status {
     HEARTH_OK = 0,
-    HEARTH_BEHIND = 1,  /* hearth_group_reform: the group stands, but this member lacks steps of others */
-    HEARTH_PENDING = 2, /* not finished yet: hearth_request_test and waits whose time is over */
+    HEARTH_BEHIND = 1,  /* hearth_group_reform: success, but this member lacks steps that others made */
+    HEARTH_PENDING = 2, /* not finished: hearth_request_test, and waits that run out of time */
 
-    /* Argument: nothing happened, no sequence number was used; correct the call and make it again. */
+    /* Argument: nothing happened and no sequence number was used; correct the call and repeat it. */
     HEARTH_INVALID = -101,     /* an argument, variable or name is not acceptable */
     HEARTH_UNSUPPORTED = -102, /* acceptable, but not in this version, build or combination */
 
     /* Operation: this operation ended without a result on every member; the group is usable. */
-    HEARTH_TIMEOUT = -201,   /* its deadline passed; the text names who was waited for */
+    HEARTH_TIMEOUT = -201,   /* its deadline passed; the text names the missing rank */
     HEARTH_CANCELLED = -202, /* cancelled here */
     HEARTH_ABORTED = -203,   /* another member ended it; the text names that rank and its reason */
-    HEARTH_MISMATCH = -204,  /* members called different things; the text names who differs and how */
+    HEARTH_MISMATCH = -204,  /* members called different operations; the text names the rank that differs */
     HEARTH_DIFFERS = -205,   /* hearth_group_same: not all members hold the same bytes */
     HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
-    HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
+    HEARTH_NO_MEMORY = -207, /* out of memory, or the configured memory limit is reached */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
 
-    /* Peer: one member is lost to us. */
+    /* Peer: one member is lost. */
     HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */
-    HEARTH_PROTOCOL = -302,  /* it sent bytes that break the protocol */
+    HEARTH_PROTOCOL = -302,  /* it violated the protocol */
 
-    /* Group: no operation of this group can succeed any more. */
-    HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: hearth_group_reform */
+    /* Group: no further operation of this group can succeed. */
+    HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: call hearth_group_reform */
     HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier, or has left; the text names it */
 
     /* Node: this node is unusable. */
     HEARTH_FORKED = -501, /* called in a forked child */
     HEARTH_CLOSED = -502, /* the node is closing */
-    HEARTH_SYSTEM = -503  /* the operating system refused something the node cannot do without */
+    HEARTH_SYSTEM = -503  /* the operating system refused a resource that the node needs */
 };
 
 enum hearth_scope {
@@ -96,31 +99,31 @@ enum hearth_scope {
     HEARTH_SCOPE_NODE
 };
 
-/* What lies behind a status, where a program would act on it. Values are part of the wire format. */
+/* The cause behind a status, where a program can act on it. Values are part of the wire format. */
 enum hearth_reason {
-    HEARTH_REASON_NONE = 0, /* the status says all */
+    HEARTH_REASON_NONE = 0, /* the status is the whole cause */
 
     /* A member is gone: HEARTH_PEER_LOST, HEARTH_GROUP_BROKEN, HEARTH_VIEW_CHANGED. */
     HEARTH_REASON_PEER_CLOSED = 1, /* its connection ended without a goodbye: it died, or the network broke */
     HEARTH_REASON_PEER_LEFT = 2,   /* its node was closed */
-    HEARTH_REASON_PEER_SILENT = 3, /* it answered nothing for peer_timeout_ms, or takes nothing */
-    HEARTH_REASON_PEER_REMOVED = 4, /* its key was revoked, or the home cluster took it for dead */
+    HEARTH_REASON_PEER_SILENT = 3, /* it did not answer for peer_timeout_ms, or does not read */
+    HEARTH_REASON_PEER_REMOVED = 4, /* its key was revoked, or the home cluster declared it dead */
 
     /* Another member ended the operation: HEARTH_ABORTED. */
     HEARTH_REASON_TIMED_OUT = 5, /* its deadline passed there */
     HEARTH_REASON_CANCELLED = 6, /* it was cancelled there */
     HEARTH_REASON_NO_MEMORY = 7, /* memory ran out there */
 
-    /* Nodes cannot work together: correct how they are started. */
+    /* Nodes are not compatible: correct how they are started. */
     HEARTH_REASON_SECRET_DIFFERS = 8,   /* another secret, or another cluster */
     HEARTH_REASON_KEY_REFUSED = 9,      /* a key was revoked or is not on the list (hearth trust) */
     HEARTH_REASON_VERSION_DIFFERS = 10, /* no version of the protocol in common */
-    HEARTH_REASON_SETTINGS_DIFFER = 11, /* plain, job, world size, a rank twice, another agreed field */
+    HEARTH_REASON_SETTINGS_DIFFER = 11, /* plain, job, world size, a duplicate rank, another agreed field */
 
     /* The network. */
     HEARTH_REASON_ADDRESS_IN_USE = 12, /* another process listens there */
     HEARTH_REASON_UNREACHABLE = 13,    /* no connection to an address: refused, no route, no answer */
-    HEARTH_REASON_NOT_HEARTH = 14,     /* what answers there is not the node that was meant */
+    HEARTH_REASON_NOT_HEARTH = 14,     /* another program, or another node, answers at that address */
     HEARTH_REASON_BUSY = 15            /* it is busy: try again later */
 };
 
@@ -128,12 +131,12 @@ HEARTH_API enum hearth_scope hearth_status_scope(int status);
 HEARTH_API const char *hearth_status_name(int status); /* "HEARTH_TIMEOUT"; static memory, never NULL */
 HEARTH_API const char *hearth_status_text(int status); /* one sentence; static memory, never NULL */
 
-/* The text of the last failure of a call made on this thread: operation, rank, peer, phase, reason. Never
- * NULL; valid until the next failing call on this thread. The text of a request: hearth_request_error. */
+/* The text of the last failed call on this thread: operation, rank, peer, phase, reason. Never NULL; valid
+ * until the next failed call on this thread. The text of a request: hearth_request_error. */
 HEARTH_API const char *hearth_error_text(void);
-/* The rank that this text is about (who was lost, who differs), as the call's group counts; -1: nobody. */
+/* The rank that this text is about (the lost or differing member), as the call's group counts; -1: none. */
 HEARTH_API int hearth_error_rank(void);
-/* Why that call failed, for programs: texts may change. */
+/* The cause of that failure, for programs: texts may change. */
 HEARTH_API enum hearth_reason hearth_error_reason(void);
 HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "peer_left"; "?" if unknown */
 
@@ -156,7 +159,7 @@ enum hearth_dtype {
 
 /* How contributions are combined.
  *  - The order of combination is fixed by the plan, never by arrival. HEARTH_FLAG_RANK_ORDER in the options
- *    fixes it to rank 0, 1, 2, ... whatever plan and transport.
+ *    fixes it to rank 0, 1, 2, ... for every plan and transport.
  *  - f16 and bf16 sums, products and averages are accumulated in f32 and rounded once, to nearest even.
  *  - A NaN result is the canonical quiet NaN of its type. min and max are the minimum and maximum of IEEE
  *    754-2019: NaN wins, -0 < +0.
@@ -175,7 +178,7 @@ enum hearth_op {
     HEARTH_OP_BXOR = 7
 };
 
-/* How the data travels. Chosen by the cost model from what all members agree on; a fixed choice is for
+/* How the data travels. The cost model chooses from facts that all members agree on; a fixed choice is for
  * measurement. An algorithm that a collective does not have is HEARTH_UNSUPPORTED. */
 enum hearth_algo {
     HEARTH_ALGO_AUTO = 0,
@@ -183,21 +186,21 @@ enum hearth_algo {
     HEARTH_ALGO_DIRECT = 2,       /* to the owner of each part, then from it: two hops */
     HEARTH_ALGO_HALVING = 3,      /* recursive halving and doubling, any number of members */
     HEARTH_ALGO_TREE = 4,         /* binomial; O(log N) hops */
-    HEARTH_ALGO_STAR = 5,         /* everything through one member ("centralized") */
+    HEARTH_ALGO_STAR = 5,         /* all data through one member ("centralized") */
     HEARTH_ALGO_HIERARCHICAL = 6, /* inside each host first, then between hosts */
-    HEARTH_ALGO_EXCHANGE = 7      /* everyone to everyone, combined by each in rank order: one hop */
+    HEARTH_ALGO_EXCHANGE = 7      /* every member to every other; each combines in rank order: one hop */
 };
 
 HEARTH_API size_t hearth_dtype_size(enum hearth_dtype dtype);      /* bytes of one element; 0 if unknown */
 HEARTH_API const char *hearth_dtype_name(enum hearth_dtype dtype); /* "f32"; "?" if unknown */
 HEARTH_API const char *hearth_op_name(enum hearth_op op);          /* "sum"; "?" if unknown */
 HEARTH_API const char *hearth_algo_name(enum hearth_algo algo);    /* "ring"; "?" if unknown */
-/* The inverse of the names. HEARTH_INVALID if there is none such. */
+/* The inverse of the names. HEARTH_INVALID: unknown name. */
 HEARTH_API int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype);
 HEARTH_API int hearth_op_parse(const char *name, enum hearth_op *op);
 HEARTH_API int hearth_algo_parse(const char *name, enum hearth_algo *algo);
 
-typedef struct hearth_node hearth_node;       /* one member of a cluster: links, engine, helper threads */
+typedef struct hearth_node hearth_node;       /* one member of a cluster: links, engine, threads */
 typedef struct hearth_group hearth_group;     /* the members that take part in collectives, in rank order */
 typedef struct hearth_request hearth_request; /* one non-blocking operation */
 
@@ -210,25 +213,25 @@ enum hearth_log_level {
     HEARTH_LOG_DEBUG = 4
 };
 
-/* One line of log, without a newline. `id` names the message for good ("HEARTH-PEER-LOST"). Called from any
- * thread, possibly from several at once; must not call back into Hearth. */
+/* Receives one log line, without a newline. `id` names the message and never changes ("HEARTH-PEER-LOST").
+ * Called from any thread, possibly from several at once; must not call Hearth. */
 typedef void hearth_log_fn(void *arg, enum hearth_log_level level, const char *id, const char *text);
 
 /* For measurement and for unusual machines: training needs none of it. Initialise with hearth_tuning_init.
- * "agreed": the same on all members, as in struct hearth_config. */
+ * "agreed": must be the same on all members, as in struct hearth_config. */
 struct hearth_tuning {
     size_t size;
     size_t chunk_bytes;  /* agreed: largest payload of one frame: 262,144 */
-    size_t window_bytes; /* agreed: staging memory of an operation, over long paths 4 times that: 4,194,304 */
-    size_t eager_bytes;  /* agreed: what a peer may send before the operation is posted: 262,144 */
+    size_t window_bytes; /* agreed: staging memory of an operation; 4 times that over long paths: 4,194,304 */
+    size_t eager_bytes;  /* agreed: bytes that a peer may send before the operation is posted: 262,144 */
     size_t compressed_allreduce_max_bytes; /* memory for one; 0 = no limit: 4,294,967,296 */
     int64_t connect_timeout_ms;            /* for one attempt to connect: 5,000 */
     uint32_t connect_retries;              /* further attempts, with backoff and jitter: 3 */
-    uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by its distance: 0 */
-    uint32_t datagram_bytes; /* quic: largest payload of a packet, 1,200 to 65,507; 0 = as the interface: 0 */
+    uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by round trip: 0 */
+    uint32_t datagram_bytes; /* quic: largest packet payload, 1,200 to 65,507; 0 = as the interface: 0 */
     uint32_t ops_max;        /* operations in flight per node: 1,024 */
     uint32_t spin_us;        /* how long a blocking call polls before it sleeps: 200 */
-    enum hearth_algo algo;   /* agreed: for calls that leave it to HEARTH_ALGO_AUTO: HEARTH_ALGO_AUTO */
+    enum hearth_algo algo;   /* agreed: for calls with HEARTH_ALGO_AUTO: HEARTH_ALGO_AUTO */
 };
 HEARTH_API void hearth_tuning_init_sized(struct hearth_tuning *tuning, size_t size);
 static inline void hearth_tuning_init(struct hearth_tuning *tuning)
@@ -238,68 +241,68 @@ static inline void hearth_tuning_init(struct hearth_tuning *tuning)
 
 struct hearth_environment;
 
-/* Begins with its size, so that fields can be added. Always initialise with hearth_config_init. Fields that
- * all members must agree on are marked "agreed"; a member that differs is found at the first operation. */
+/* Always initialise with hearth_config_init. The number after the colon is the default. Fields that must be
+ * the same on all members are marked "agreed"; a difference is found when the node opens or at the first
+ * operation. */
 struct hearth_config {
     size_t size;               /* set by hearth_config_init */
     int64_t op_timeout_ms;     /* default deadline of an operation: 1,800,000 (30 min) */
-    size_t memory_max;         /* all memory of a node but user buffers and the rings in shared memory
+    size_t memory_max;         /* all memory of a node except user buffers and the rings in shared memory
                                         (at most 16 MiB); 0 = no limit: 0 */
-    uint64_t rate;             /* bits a second that this node sends at most, to all peers together,
+    uint64_t rate;             /* most bits per second that this node sends, to all peers together,
                                         64,000 to 10^12; 0 = no limit: 0 */
     const char *codec;         /* for compressed calls that name none: "none" */
-    uint32_t compress_threads; /* for one tensor, the caller included, 1..64; bits do not depend on it: 1 */
+    uint32_t compress_threads; /* for one tensor, with the caller, 1..64; bits do not depend on it: 1 */
     enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
     hearth_log_fn *log;              /* NULL = silent */
     void *log_arg;
     const struct hearth_tuning *tuning;           /* NULL = its defaults: NULL */
-    const struct hearth_environment *environment; /* set by hearth_config_env, for hearth_node_open: what a
-                                                     launcher left for this process: NULL */
+    const struct hearth_environment *environment; /* set by hearth_config_env for hearth_node_open: what the
+                                                     launcher passed to this process: NULL */
 
-    /* From here on only for hearth_node_open. Strings are copied by it. */
-    const char *peers;      /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
-    const char *rendezvous; /* "host[:port]" or "unix:PATH", where all members meet: NULL */
-    const char *job;        /* agreed: members of different jobs refuse each other: "hearth" */
-    int rank;               /* -1 = own place in `peers`, or as it comes at the rendezvous: -1 */
-    int world_size;         /* members; 0 = as many as `peers` has: 0 */
-    const char *bind;       /* interface or address to listen on; NULL = all: NULL */
-    const char *advertise;  /* what others are to dial, "host[:port]"; NULL = found out: NULL */
-    const char *transport;  /* agreed: "auto" (shared memory inside a host; between hosts tcp, or quic where
-                                that is faster: tried when the node opens, over long paths), "tcp", "quic" or
-                                "shm": "auto" */
-    const char *site;       /* where this node stands, like "berlin": compressed all-reduces may go two-level,
-                                dense inside a site. NULL = each host is a site of its own: NULL */
-    int64_t open_timeout_ms; /* for all that hearth_node_open does: 60,000 */
-    int64_t peer_timeout_ms; /* a peer that answers nothing for so long is lost: 30,000 */
-    uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
-    uint16_t port;           /* to listen on; a taken one moves to the next free: 52416 */
+    /* The rest is for hearth_node_open only. It copies strings. */
+    const char *peers;       /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
+    const char *rendezvous;  /* "host[:port]" or "unix:PATH" where all members register: NULL */
+    const char *job;         /* agreed: members of different jobs refuse each other: "hearth" */
+    int rank;                /* -1 = own place in `peers`, or assigned by the rendezvous: -1 */
+    int world_size;          /* number of members; 0 = as many as `peers` has: 0 */
+    const char *bind;        /* interface or address to listen on; NULL = all: NULL */
+    const char *advertise;   /* address that peers dial, "host[:port]"; NULL = detected: NULL */
+    const char *transport;   /* agreed: "auto" (shared memory inside a host; between hosts tcp, or quic where
+                                a measurement over a long path finds it faster), "tcp", "quic" or "shm":
+                                "auto" */
+    const char *site;        /* location of this node, like "berlin": compressed all-reduces may be two-level,
+                                dense inside a site. NULL = each host is its own site: NULL */
+    int64_t open_timeout_ms; /* limit for the whole of hearth_node_open: 60,000 */
+    int64_t peer_timeout_ms; /* a peer that is silent for this long is lost: 30,000 */
+    uint32_t link_mbps;      /* agreed: assumed bandwidth of a machine's port, Mbit/s: 1,000 */
+    uint16_t port;           /* to listen on; if it is taken, the next free one: 52416 */
 
     /* Security: docs/security.md. */
     const char *secret;      /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
-    const char *secret_file; /* a file with it; NULL = what `hearth init` or `hearth join` stored: NULL */
-    const char *key_file;    /* this node's own key, made if it is not there; "fresh" = one for this process
-                                alone; NULL = node.key in the folder: NULL */
+    const char *secret_file; /* a file with it; NULL = as `hearth init` or `hearth join` stored it: NULL */
+    const char *key_file;    /* this node's key, created if missing; "fresh" = one for this process only;
+                                NULL = node.key in the config directory: NULL */
     int plain;               /* agreed: 1 = no encryption and no authentication: 0 */
     int trust_network;       /* 1 allows plain connections beyond this machine: 0 */
 
-    /* Home clusters: docs/home.md. */
+    /* Home clusters: docs/training.md, docs/membership.md. */
     const char *discover;    /* "mdns": this node belongs to a home cluster, whose members find each other;
-                                "off"; NULL = mdns, if neither peers, rendezvous, world_size nor a launcher
-                                says who the members are and there is a secret: NULL */
+                                "off"; NULL = mdns if there is a secret and neither peers, rendezvous,
+                                world_size nor a launcher names the members: NULL */
     uint32_t roles;          /* enum hearth_role: 0 */
-    int64_t form_timeout_ms; /* for hearth_group_form and hearth_group_reform: 300,000 */
-    const char *seeds; /* "host[:port],...": nodes to ask beside those that mDNS finds; one is enough: NULL */
-    const char *mdns;  /* the helper program; NULL = hearth-mdns beside the program or the library, or
-                                where it was installed; "" = without mDNS: NULL */
-    const char
-        *health; /* dead after silence of 3 s ("default"), 1 s ("low-latency") or 12 s ("high-latency") */
+    int64_t form_timeout_ms; /* of hearth_group_form and hearth_group_reform: 300,000 */
+    const char *seeds;       /* "host[:port],...": nodes to dial besides those of mDNS; one is enough: NULL */
+    const char *mdns;        /* the helper program; NULL = hearth-mdns beside the program or the library, or
+                                where it was installed; "" = no mDNS: NULL */
+    const char *health; /* silent for 3 s ("default"), 1 s ("low-latency") or 12 s ("high-latency"): dead */
 };
 
-/* What a node of a home cluster is there for, beside the jobs that its program asks for. */
+/* What a node of a home cluster takes part in, besides the jobs that its program asks for. */
 enum hearth_role {
     HEARTH_ROLE_DEMO = 1u << 0,  /* takes part when a member trains the demo (`hearth demo --cluster`) */
     HEARTH_ROLE_BENCH = 1u << 1, /* takes part when a member measures (`hearth bench cluster`) */
-    HEARTH_ROLE_GUEST = 1u << 2  /* here for a while: in groups like others, but never votes or leads */
+    HEARTH_ROLE_GUEST = 1u << 2  /* a short-lived member: in groups like others, but never votes or leads */
 };
 
 /* Fills in the defaults named above. */
@@ -310,166 +313,172 @@ static inline void hearth_config_init(struct hearth_config *config)
 }
 
 /* Sets fields from the environment. The variable of a field is HEARTH_ and its name in capitals:
- * HEARTH_OP_TIMEOUT_MS, HEARTH_PEERS, and of struct hearth_tuning HEARTH_SPIN_US (which makes `tuning` point
- * to a copy that lives as long as the process); there is none for log and roles. Sizes take the suffixes K, M
- * and G (powers of 1024), HEARTH_RATE takes 100mbit or 2.5gbit, HEARTH_LOG_LEVEL error, warn, info or debug.
- * Beside these a launcher may hand over the secret in a descriptor (HEARTH_SECRET_FD), and the folder for key
- * and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth. hearth(1) lists them all. What
- * these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: over several
- * hosts the rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and
- * world_size, and where all ranks are on one host, a private unix socket named by user and job. A bad value
- * is HEARTH_INVALID, the text names variable and value, and no field is changed. The only place where the
- * library reads the environment; not to be called while another thread changes it. Strings point into the
- * environment. */
+ * HEARTH_OP_TIMEOUT_MS, HEARTH_PEERS; for a field of struct hearth_tuning, HEARTH_SPIN_US, `tuning` then
+ * points to a copy that lives as long as the process. log and roles have no variable. Sizes take the
+ * suffixes K, M and G (powers of 1024), HEARTH_RATE takes 100mbit or 2.5gbit, HEARTH_LOG_LEVEL error, warn,
+ * info or debug. A launcher may also pass the secret in a descriptor (HEARTH_SECRET_FD). The config
+ * directory for key and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth. hearth(1) lists all
+ * variables.
+ *
+ * A launcher fills in what is still open: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; over several
+ * hosts the rendezvous is the next port), Open MPI, MPICH and other PMI launchers, and Slurm give rank and
+ * world_size; where all ranks are on one host, the rendezvous is a private unix socket named by user and
+ * job.
+ *
+ * A bad value is HEARTH_INVALID, the text names variable and value, and no field is changed. No other
+ * function of the library reads the environment; do not call this one while another thread changes it.
+ * Strings point into the environment. */
 HEARTH_API int hearth_config_env(struct hearth_config *config);
 
 /* ---- Nodes and groups ----------------------------------------------------------------------------- */
 
 #define HEARTH_LOCAL_MAX 64
 
-/* Opens `count` (1..HEARTH_LOCAL_MAX) nodes in this process, joined in memory: for tests, examples and
- * notebooks. nodes[i] has rank i in its world. `config` may be NULL. Each node is closed on its own. */
+/* Opens `count` (1..HEARTH_LOCAL_MAX) nodes in this process, connected in memory: for tests, examples and
+ * notebooks. nodes[i] has rank i in its world. `config` may be NULL. Close each node separately. */
 HEARTH_API int hearth_node_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
 
-/* Opens this process's node and joins it to the others, as config (NULL: the defaults and the environment)
- * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Unless it says `plain`,
- * every connection is encrypted (TLS 1.3), and both ends prove that they know the cluster's secret; members
- * that meet at a unix socket need none, it is handed to them there. docs/security.md: what that is worth.
- * Blocks until all members have agreed on roster and settings and are joined to each other, at most
- * open_timeout_ms. The error names what is wrong and with whom: missing or duplicate rank, unreachable
- * address, different settings. The node has one thread of its own; compress_threads - 1 more from the first
- * compressed call on, and one more from the first non-blocking one on. */
+/* Opens this process's node and connects it to the others, as config says (NULL: the defaults and the
+ * environment): `peers`, or `rendezvous` with world_size, or neither for a world of one. Unless `plain` is
+ * set, every connection is encrypted (TLS 1.3) and both ends prove that they know the cluster's secret;
+ * members that register at a unix socket get the secret there. docs/security.md has the promises. Blocks
+ * until all members agree on roster and settings and are connected to each other, at most open_timeout_ms.
+ * The error names the cause and the member: a missing or duplicate rank, an unreachable address, different
+ * settings. The node has one thread of its own, compress_threads - 1 more from the first compressed call on,
+ * and one more from the first non-blocking compressed call on. */
 HEARTH_API int hearth_node_open(const struct hearth_config *config, hearth_node **node);
 
-/* How the node is joined to the others, for people: one line per member (rank, host, transport, address,
- * round trip). In a home cluster connections belong to the groups that were formed: for each a line with its
- * job, then the lines of its members. Writes at most `size` bytes with the final 0 and returns the length of
- * the whole text. */
+/* The node's connections as text for people: one line per member (rank, host, transport, address, round
+ * trip). In a home cluster connections belong to formed groups: for each group a line with its job, then the
+ * lines of its members. Writes at most `size` bytes with the final 0 and returns the length of the whole
+ * text. */
 HEARTH_API int64_t hearth_node_links_text(hearth_node *node, char *buffer, size_t size);
 
-/* Memory for buffers that members on the same host can see: collectives on it move no bytes that need not be
- * moved. Aligned to a page, zero. Elsewhere it is ordinary memory. NULL: no memory, see hearth_error_text.
+/* Memory for buffers that members on the same host can map: collectives on it copy less. Page-aligned and
+ * zeroed. On a node without such neighbours it is ordinary memory. NULL: no memory, see hearth_error_text.
  * Freed by hearth_mem_free or hearth_node_close; no operation may be using it then. */
 HEARTH_API void *hearth_mem_alloc(hearth_node *node, size_t len);
 HEARTH_API void hearth_mem_free(hearth_node *node, void *memory); /* NULL is allowed */
 
-/* Closes the node and the groups and requests that hang on it. Whoever is done may close, and its process may
- * end, whatever the others are still at: no barrier is needed. Returns when they have, or get without us, all
- * that they need of the calls which returned HEARTH_OK here (a peer that does not take it is waited for 10 s,
- * or peer_timeout_ms if that is shorter). What they call after that, without this member, is refused with
- * HEARTH_GROUP_BROKEN at once. Operations in flight end with HEARTH_CLOSED here and HEARTH_PEER_LOST at the
- * others. Nothing touches user memory any more then. NULL is allowed. Must not be called from a completion
- * callback. */
+/* Closes the node with its groups and requests. A member that has done its part may close, and its process
+ * may end, while the others are still working: no barrier is needed. Returns when the others have, or can
+ * get without this member, all that they need of the calls that returned HEARTH_OK here; a peer that does
+ * not read is waited for 10 s, or peer_timeout_ms if that is shorter. Later calls of the others that need
+ * this member return HEARTH_GROUP_BROKEN at once. Operations in flight end with HEARTH_CLOSED here and
+ * HEARTH_PEER_LOST on the others. After this call nothing touches user memory. NULL is allowed. Must not be
+ * called from a completion callback. */
 HEARTH_API void hearth_node_close(hearth_node *node);
 
 /* The group of all members of the node's cluster. Owned by the node; NULL only in a forked child. */
 HEARTH_API hearth_group *hearth_node_world(hearth_node *node);
 
 HEARTH_API int hearth_group_rank(const hearth_group *group); /* 0..size-1, or HEARTH_INVALID for NULL */
-HEARTH_API int
-hearth_group_size(const hearth_group *group); /* number of members, or HEARTH_INVALID for NULL */
+HEARTH_API int hearth_group_size(const hearth_group *group); /* members, or HEARTH_INVALID for NULL */
 
 struct hearth_opts;
 
 /* Collective over `group`: members with the same `color` form a new group, ordered by (key, old rank). A
- * negative color takes part and gets NULL. Operations of different groups never meet. Calls that make or
- * change a group (this one, hearth_group_form, hearth_group_reform, hearth_group_adapt) have no `_nb` form:
- * nothing can be called on the group before they have returned. */
+ * member with a negative color takes part and gets NULL. Operations of different groups never match. Calls
+ * that make or change a group (this one, hearth_group_form, hearth_group_reform, hearth_group_adapt) have no
+ * `_nb` form: no call on the group is possible before they have returned. */
 HEARTH_API int hearth_group_split(hearth_group *group, int color, int key, const struct hearth_opts *opts,
                                   hearth_group **out);
-/* Frees a group made by hearth_group_split; operations in flight on it are cancelled. NULL is allowed; a
- * world is left to its node. */
+/* Closes a group of hearth_group_split or hearth_group_form and cancels its operations in flight. NULL is
+ * allowed; a world is closed with its node. */
 HEARTH_API void hearth_group_close(hearth_group *group);
 
 /* ---- Home cluster ---------------------------------------------------------------------------------
  *
- * A node that discovers (config: discover) finds the other nodes of its cluster by itself, agrees with them
- * who is in and who leads (a view), and watches them; it goes on while its program does. docs/membership.md.
+ * A node with `discover` in its config finds the other nodes of its cluster, agrees with them on the members
+ * and the leader (the view) and monitors them while its program runs. docs/membership.md defines the words.
  *
- *   hearth_node_open  ->  hearth_node_wait_for_peers (if wanted)  ->  hearth_group_form  ->  collectives
+ *   hearth_node_open  ->  hearth_node_wait_for_peers (optional)   ->  hearth_group_form  ->  collectives
  *                                                     ^         |  HEARTH_VIEW_CHANGED: a member is gone
  *                                                     +---------+  hearth_group_reform
  *
- * Its world is itself alone; groups with others are made by hearth_group_form. Calls on a node that does not
- * discover are HEARTH_UNSUPPORTED. */
+ * Its world has one member, itself; hearth_group_form makes groups with others. On a node without discovery
+ * these calls return HEARTH_UNSUPPORTED. */
 
 /* Waits until at least `min_peers` others are members, at most timeout_ms (-1: the config's
- * peer_timeout_ms). HEARTH_TIMEOUT: the text says who is there, and of nodes that were seen why they
- * are not. */
+ * peer_timeout_ms). HEARTH_TIMEOUT: the text lists the members, and for each other node in sight why it is
+ * not one. */
 HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 
-/* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
- * largest that any of them asks for counts); blocks until then, at most opts->timeout_ms (-1:
- * form_timeout_ms; some seconds more, where it was formed but not all were joined by then; the other options
- * are not used). Who asks while the job runs waits until it forms again; its members get
- * HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_group_reform between two steps lets the newcomer
- * in. Ranks follow the order of the fastest ways between the machines. A job's name has 1 to 63 printable
- * characters; a node can be in a job once. Closed by hearth_group_close, which ends the group for all others:
- * what they can finish without this member, since it has done its part, goes on and may still begin. */
+/* The group of all members that ask for the same job at this time, at least `min_members` including this one
+ * (the largest minimum counts). Blocks until it is formed, at most opts->timeout_ms (-1: form_timeout_ms),
+ * and a few seconds more if it was formed by then but not all members were connected. Other options are not
+ * used.
+ *
+ * Callers that ask for a running job wait for its next formation. Its members get HEARTH_EVENT_JOB_WANTED; a
+ * member that calls hearth_group_reform between two steps lets the newcomer in. Ranks follow the fastest
+ * paths between the machines. A job name has 1 to 63 printable characters; a node can be in a job once.
+ *
+ * hearth_group_close ends the group for all others: operations that they can finish without this member,
+ * because it has done its part, go on and may still begin. */
 HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_members,
                                  const struct hearth_opts *opts, hearth_group **group);
 
-/* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
- * all later ones, but those that it took part in before it left, end with HEARTH_VIEW_CHANGED on every other
- * member, inputs as promised. This gives the next group, of those who are left and those who wait: blocks
- * until all survivors have called it, at most opts->timeout_ms as in hearth_group_form, whose minimum still
- * holds. The old group is closed;
- * its compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost
- * with it). A step that was under way has been committed or aborted when this returns, the same on all
- * members: hearth_sync_wait. HEARTH_OK, or HEARTH_BEHIND, which is positive: the group stands, but this
- * member lacks steps that the others have committed: it was away too long, or a cluster that was split has
- * gone on elsewhere. Its residuals are empty, and nothing is ready; take the model from a member that has
- * them (hearth_sync_steps tells) before the next step. The others are not told and need not do more than take
- * part in that. A member that comes by hearth_group_form lacks them too, and knows it. Failure: *group is
- * unchanged, and this may be called again. */
+/* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it,
+ * and all later ones that it did not take part in, end with HEARTH_VIEW_CHANGED on every other member,
+ * inputs as promised. This call gives the next group, of the remaining members and those that wait to join.
+ * It blocks until all survivors have called it, at most opts->timeout_ms as in hearth_group_form, whose
+ * minimum still holds. The old group is closed. Its compressors and syncs move to the new one with their
+ * residuals; data that a lost member had not sent is lost with it. A step that was in progress has been
+ * committed or aborted when this returns, the same on all members: see hearth_sync_wait.
+ *
+ * HEARTH_BEHIND, which is positive: success, but this member lacks steps that the others have committed: it
+ * was away too long, or a cluster that was split has gone on elsewhere. Its residuals are empty and nothing
+ * is ready; before the next step it takes the model from a member that has those steps (compare
+ * hearth_sync_steps). The others are not told and only take part in that transfer. A member that joins by
+ * hearth_group_form lacks the steps too, and knows it. Failure: *group is unchanged, and the call may be
+ * repeated. */
 HEARTH_API int hearth_group_reform(hearth_group **group, const struct hearth_opts *opts);
 
-/* A formed group goes on with what has been measured since: another order of its rings, sites and speeds
- * of ways, and so perhaps other algorithms; ranks stay. For groups that were formed before the ways
- * between their machines were known, or whose network has changed: call it now and then, after the first
- * seconds and then every few minutes. It costs two small messages. Collective: all members call it at the
- * same place between operations, under opts->timeout_ms (at worst twice that; the other options are not
- * used). HEARTH_OK: all have adopted the same, or nothing better is known. HEARTH_INVALID: operations of the
- * group are in flight here; HEARTH_ABORTED: they are at another member, or it failed there; then nothing has
- * changed for anybody. HEARTH_VIEW_CHANGED: also when a member cannot know whether the others went on;
- * hearth_group_reform. Of a group that was not formed, nor split off one: HEARTH_OK at once, nothing to adapt
- * to. No other thread may use the group meanwhile. */
+/* Applies new measurements to a formed group: another ring order, sites and path speeds, and so perhaps
+ * other algorithms; ranks stay. For groups that were formed before the paths between their machines were
+ * known, or whose network has changed: call it after the first seconds and then every few minutes. It costs
+ * two small messages. Collective: all members call it at the same place between operations, under
+ * opts->timeout_ms (at worst twice that; other options are not used). HEARTH_OK: all members adopted the
+ * same, or nothing better is known; also for a group that was neither formed nor split from a formed one.
+ * HEARTH_INVALID: operations of the group are in flight here. HEARTH_ABORTED: they are in flight on another
+ * member, or the call failed there; nothing has changed on any member. HEARTH_VIEW_CHANGED: also when a
+ * member cannot know whether the others adopted it; call hearth_group_reform. No other thread may use the
+ * group during the call. */
 HEARTH_API int hearth_group_adapt(hearth_group *group, const struct hearth_opts *opts);
 
-/* Every call of hearth_node_wait_for_peers, hearth_group_form, hearth_group_reform and hearth_node_next_event
- * that another thread has begun on this node and that still waits ends soon (a tenth of a second) with
- * HEARTH_CANCELLED: for Ctrl-C, and for programs whose user changes his mind. A wish is withdrawn, and the
- * others wait on without this member; those that it was just being joined with form again. A call that begins
- * later is not touched: who cannot know whether the other thread has begun repeats this until that thread
- * returns. If the call has what it waited for by then, it returns that. Not for signal handlers. */
+/* Ends every call of hearth_node_wait_for_peers, hearth_group_form, hearth_group_reform and
+ * hearth_node_next_event that other threads have begun on this node and that still waits, within a tenth of
+ * a second, with HEARTH_CANCELLED: for Ctrl-C and for a stop button. The join request is withdrawn, and the
+ * others wait on without this member; members that were connecting to it form again. Later calls are
+ * unaffected: a caller that cannot know whether the other thread has begun repeats this until that thread
+ * returns. A call that has its result by then returns it. Not for signal handlers. */
 HEARTH_API int hearth_node_interrupt(hearth_node *node);
 
-/* A member of a group, for people and for programs that want to reach it by other means. Strings are "" where
+/* A member of a group, for people and for programs that connect to it by other means. Strings are "" where
  * nothing is known. */
 struct hearth_member {
     size_t size; /* set by the caller: sizeof */
     int rank;
     int same_host;
-    uint64_t
-        completed;    /* operations that it had completed in the group before (hearth_group_reform): one with
-                           more may have a result that others lack; 0: it has just come */
-    char id[72];      /* of its key, 64 hexadecimal digits */
-    char name[64];    /* of its machine */
-    char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
+    uint64_t completed; /* operations that it completed in the previous group (hearth_group_reform): a member
+                           with more may have a result that others lack; 0: it is new */
+    char id[72];        /* of its key, 64 hexadecimal digits */
+    char name[64];      /* of its machine */
+    char address[64];   /* at which this node reaches it, without port; of this node: at which others may */
 };
 HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
 
 enum hearth_event_kind {
-    HEARTH_EVENT_JOINED = 1,      /* a member came */
-    HEARTH_EVENT_LEFT = 2,        /* or went: `text` says how */
+    HEARTH_EVENT_JOINED = 1,      /* a member joined */
+    HEARTH_EVENT_LEFT = 2,        /* a member left or was lost: `text` says how */
     HEARTH_EVENT_HEALTH = 3,      /* healthy, degraded, unhealthy, dead: `health` */
-    HEARTH_EVENT_LEADER = 4,      /* another one leads */
-    HEARTH_EVENT_VIEW = 5,        /* the view is another: `epoch`, `members` */
-    HEARTH_EVENT_QUORUM_LOST = 6, /* too few members are heard: nothing is decided here until they are */
+    HEARTH_EVENT_LEADER = 4,      /* the leader changed */
+    HEARTH_EVENT_VIEW = 5,        /* the view changed: `epoch`, `members` */
+    HEARTH_EVENT_QUORUM_LOST = 6, /* too few members are heard: no decision here until that changes */
     HEARTH_EVENT_QUORUM_BACK = 7,
-    HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job that does not run, or runs without it: its name is
-                                    in `text`. Once, until nobody asks for it any more */
-    HEARTH_EVENT_TROUBLE = 9 /* anything else that people should know: a copied key, two clusters at work */
+    HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job that does not run, or runs without it: `text` is
+                                    the job's name. Once per job, as long as a member asks */
+    HEARTH_EVENT_TROUBLE = 9 /* other trouble for a person: a copied key, two clusters that both run jobs */
 };
 struct hearth_event {
     size_t size; /* set by the caller: sizeof */
@@ -481,42 +490,41 @@ struct hearth_event {
     char health[16];
     char text[256];
 };
-/* The next event that was not fetched; waits at most timeout_ms (-1: until one comes) and is HEARTH_PENDING
- * then. The last 256 are kept. */
+/* The next event that was not fetched. Waits at most timeout_ms (-1: until one comes), then returns
+ * HEARTH_PENDING. The last 256 events are kept. */
 HEARTH_API int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms);
-/* Instead, or beside: called for every event from a thread of the node's; it must not block or call Hearth.
- * NULL: not any more, and when this returns it is not being called. */
+/* Calls `fn` for every event, on a thread of the node; it must not block or call Hearth.
+ * hearth_node_next_event still gives the same events. NULL stops the calls: when this returns, `fn` is not
+ * running. */
 typedef void hearth_event_fn(void *arg, const struct hearth_event *event);
 HEARTH_API int hearth_node_on_event(hearth_node *node, hearth_event_fn *fn, void *arg);
 
-/* View, members, health, links, sightings, jobs and topology as JSON: what `hearth status --json` prints. As
- * hearth_node_metrics_text. */
+/* View, members, health, links, sightings, jobs and topology as JSON: the output of `hearth status --json`.
+ * Buffer and result as in hearth_node_metrics_text. */
 HEARTH_API int64_t hearth_node_status_json(hearth_node *node, char *buffer, size_t size);
 
 /* ---- Options of a collective ---------------------------------------------------------------------- */
 
 enum hearth_flag {
-    HEARTH_FLAG_RESTORE = 1u << 0, /* in place: give the input back if the operation fails (costs one copy) */
-    HEARTH_FLAG_RANK_ORDER = 1u << 1 /* combine in rank order, whatever plan: same bits on every transport */
+    HEARTH_FLAG_RESTORE = 1u << 0,   /* in place: restore the input if the operation fails (costs one copy) */
+    HEARTH_FLAG_RANK_ORDER = 1u << 1 /* combine in rank order in every plan: same bits on every transport */
 };
 
-/* Runs once, when the operation has ended, on whichever thread ended it. It must not block; it may start
+/* Runs once, when the operation has ended, on the thread that ended it. It must not block. It may start
  * non-blocking operations and call hearth_request_test, but not wait, free or close. `status` is the
  * operation's. */
 typedef void hearth_done_fn(void *arg, int status);
 
-/* Begins with its size. NULL instead of options means the defaults. Always initialise with
- * hearth_opts_init. Everything but timeout_ms, weight, HEARTH_FLAG_RESTORE and the callback must be the same
- * on all members. */
+/* Always initialise with hearth_opts_init; NULL in place of options means the defaults. Everything except
+ * timeout_ms, weight, HEARTH_FLAG_RESTORE and the callback must be the same on all members. */
 struct hearth_opts {
     size_t size;
-    int64_t
-        timeout_ms; /* deadline of the operation; -1 = the node's default, 0 = only what is done at once */
-    uint64_t tag;   /* operations match by (group, tag, how many came before under the tag) */
-    double weight;  /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
-    uint32_t flags; /* enum hearth_flag */
+    int64_t timeout_ms;    /* deadline of the operation; -1 = the node's default, 0 = poll */
+    uint64_t tag;          /* operations match by (group, tag, sequence within the tag) */
+    double weight;         /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
+    uint32_t flags;        /* enum hearth_flag */
     enum hearth_algo algo; /* HEARTH_ALGO_AUTO */
-    const char *codec;     /* NULL or "none"; compressed calls have an argument for it */
+    const char *codec;     /* NULL or "none"; compressed calls have their own argument */
     hearth_done_fn *done;  /* NULL = none */
     void *done_arg;
 };
@@ -529,10 +537,10 @@ static inline void hearth_opts_init(struct hearth_opts *opts)
 
 /* ---- Collectives ----------------------------------------------------------------------------------------
  *
- * All members of the group call the same collective with the same count, type, operation and root. If they
- * do not, those still in the operation return HEARTH_MISMATCH with the same text, which names who differs;
- * a member that had already returned gets it from the first call on the group that it makes after the news
- * has come; that call does nothing else: make it again. Nobody hangs, the group stays usable.
+ * All members of the group call the same collective with the same count, type, operation and root. If they do
+ * not, members still in the operation return HEARTH_MISMATCH with the same text, which names the member that
+ * differs. A member that had already returned gets the error from its next call on the group; that call does
+ * nothing else: repeat it. No call hangs, and the group stays usable.
  *
  * Operations match by (group, tag, sequence within the tag): under one tag all members start them in the
  * same order; operations under different tags may be started in any order.
@@ -540,9 +548,9 @@ static inline void hearth_opts_init(struct hearth_opts *opts)
  * Blocking calls return when the operation has ended. `_nb` calls return at once with a request; buffers
  * belong to the operation until the request is done.
  *
- * In place: the source is the place in the target where one's own part lands (said at each function).
- * Otherwise source and target must not overlap. `source` or `target` may be NULL where this member has
- * nothing to give or get, or the count is 0.
+ * In place: the source is the part of the target that this member fills (each function says which). Otherwise
+ * source and target must not overlap. `source` or `target` may be NULL where this member sends or receives
+ * nothing, or the count is 0.
  *
  * After an error the target's content is undefined, except: untouched out-of-place sources, and in-place
  * buffers with HEARTH_FLAG_RESTORE.
@@ -565,7 +573,7 @@ HEARTH_API int hearth_reduce_scatterv(hearth_group *group, const void *source, v
 /* Target holds size * count elements, member i's at i*count. In place: source == target + rank*count. */
 HEARTH_API int hearth_all_gather(hearth_group *group, const void *source, void *target, size_t count,
                                  enum hearth_dtype dtype, const struct hearth_opts *opts);
-/* Member i gives counts[i] elements; target holds them one after the other. `counts` is the same on all. */
+/* Member i sends counts[i] elements; target holds them one after the other. `counts` is the same on all. */
 HEARTH_API int hearth_all_gatherv(hearth_group *group, const void *source, void *target, const size_t *counts,
                                   enum hearth_dtype dtype, const struct hearth_opts *opts);
 /* The root's buffer to all. */
@@ -579,7 +587,8 @@ HEARTH_API int hearth_reduce(hearth_group *group, const void *source, void *targ
  * In place (root): source == target + root*count. */
 HEARTH_API int hearth_gather(hearth_group *group, const void *source, void *target, size_t count,
                              enum hearth_dtype dtype, int root, const struct hearth_opts *opts);
-/* Each member gives `count` elements; `counts` is read at the root only and must say what each gives. */
+/* Each member sends `count` elements; only the root reads `counts`, which must match what each member
+ * sends. */
 HEARTH_API int hearth_gatherv(hearth_group *group, const void *source, size_t count, void *target,
                               const size_t *counts, enum hearth_dtype dtype, int root,
                               const struct hearth_opts *opts);
@@ -587,7 +596,7 @@ HEARTH_API int hearth_gatherv(hearth_group *group, const void *source, size_t co
  * In place (root): target == source + root*count. */
 HEARTH_API int hearth_scatter(hearth_group *group, const void *source, void *target, size_t count,
                               enum hearth_dtype dtype, int root, const struct hearth_opts *opts);
-/* Each member gets `count` elements; `counts` is read at the root only and must say what each gets. */
+/* Each member gets `count` elements; only the root reads `counts`, which must match what each member gets. */
 HEARTH_API int hearth_scatterv(hearth_group *group, const void *source, const size_t *counts, void *target,
                                size_t count, enum hearth_dtype dtype, int root,
                                const struct hearth_opts *opts);
@@ -596,8 +605,8 @@ HEARTH_API int hearth_scatterv(hearth_group *group, const void *source, const si
 HEARTH_API int hearth_all_to_all(hearth_group *group, const void *source, void *target, size_t count,
                                  enum hearth_dtype dtype, const struct hearth_opts *opts);
 /* source_counts[j] elements go to member j, target_counts[i] come from member i; both buffers hold them one
- * after the other. What i sends to j must be what j expects of i: else HEARTH_MISMATCH names the pair.
- * In place: source == target, and then both count lists must be the same. */
+ * after the other. The count that i sends to j must be the count that j expects: else HEARTH_MISMATCH names
+ * both. In place: source == target, and then both count lists must be the same. */
 HEARTH_API int hearth_all_to_allv(hearth_group *group, const void *source, const size_t *source_counts,
                                   void *target, const size_t *target_counts, enum hearth_dtype dtype,
                                   const struct hearth_opts *opts);
@@ -612,10 +621,10 @@ HEARTH_API int hearth_exclusive_scan(hearth_group *group, const void *source, vo
 /* Returns when all members have called it. */
 HEARTH_API int hearth_barrier(hearth_group *group, const struct hearth_opts *opts);
 
-/* Do all members hold the same `len` bytes? 0 if so. HEARTH_DIFFERS if not, on every member, and then *who
- * (may be NULL) is the lowest rank that does not hold what most hold (the bytes of the lower rank win a tie).
- * Compares 128-bit hashes: made against accidents, not against attackers. No `_nb` form: reading the buffer
- * is the caller's own work, and takes longer than the exchange. */
+/* Checks that all members hold the same `len` bytes. HEARTH_DIFFERS, on every member, if not: then *who (may
+ * be NULL) is the lowest rank whose bytes differ from the majority (the bytes of the lower rank win a tie).
+ * Compares 128-bit hashes, which detect accidents, not attacks. No `_nb` form: reading the buffer is the
+ * caller's own work and takes longer than the exchange. */
 HEARTH_API int hearth_group_same(hearth_group *group, const void *buffer, size_t len,
                                  const struct hearth_opts *opts, int *who);
 
@@ -673,80 +682,80 @@ HEARTH_API int hearth_barrier_nb(hearth_group *group, const struct hearth_opts *
 /* The operation's status if it has ended, else HEARTH_PENDING. Does not block. */
 HEARTH_API int hearth_request_test(hearth_request *request);
 /* Waits until the operation has ended, at most timeout_ms (0 polls, -1 = until the operation's own
- * deadline): its status, or HEARTH_PENDING. A wait that runs out does not cancel. May be called again after
- * the end. */
+ * deadline): its status, or HEARTH_PENDING. A wait that runs out of time does not cancel. May be called
+ * again after the end. */
 HEARTH_API int hearth_request_wait(hearth_request *request, int64_t timeout_ms);
-/* Waits for all: 0 if all ended well, the first bad status in order of the array, or HEARTH_PENDING.
- * NULL entries are skipped. Requests may belong to different nodes. */
+/* Waits for all: 0 if all succeeded, the first error in array order, or HEARTH_PENDING. NULL entries are
+ * skipped. Requests may belong to different nodes. */
 HEARTH_API int hearth_request_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms);
 /* Waits until one of them has ended: its status, with *index set; HEARTH_PENDING if none did in time;
  * HEARTH_INVALID if all entries are NULL. */
 HEARTH_API int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms,
                                        size_t *index);
-/* Aborts the operation for all members, if it has not ended. Does not wait for the others: when it returns,
- * the buffers are free. Its status is then HEARTH_CANCELLED here, HEARTH_ABORTED at the others. */
+/* Aborts the operation for all members if it has not ended. Does not wait for the others: when it returns,
+ * the buffers are free. Its status is then HEARTH_CANCELLED here and HEARTH_ABORTED on the others. */
 HEARTH_API int hearth_request_cancel(hearth_request *request);
 /* A descriptor that becomes readable when the operation has ended, for poll or an event loop; do not read
  * or close it. Lives as long as the request. Negative status on failure. */
 HEARTH_API int hearth_request_fd(hearth_request *request);
-/* What went wrong, "" if nothing did. Lives as long as the request. */
+/* The error text, "" if there was no error. Lives as long as the request. */
 HEARTH_API const char *hearth_request_error(const hearth_request *request);
-HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* whom it is about; -1: nobody */
+HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* of the error; -1: none */
 HEARTH_API enum hearth_reason hearth_request_error_reason(const hearth_request *request);
-/* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
- * buffers any more. NULL is allowed. Must not be called from a completion callback. */
+/* Frees the request. An unfinished operation is cancelled first; after this call nothing touches its
+ * buffers. NULL is allowed. Must not be called from a completion callback. */
 HEARTH_API void hearth_request_close(hearth_request *request);
 
 /* ---- Compression ----------------------------------------------------------------------------------------
  *
- * Over a slow network gradients are sent smaller than they are, and what a step leaves out is kept and added
- * to the next one (error feedback), so that nothing is lost. A codec is named by a text:
+ * Compressed all-reduces send less over a slow network. The residual, which a step leaves out, is kept and
+ * added to the next step (error feedback), so that nothing is lost. A string names a codec:
  *
- *   none                      as it is
+ *   none                      uncompressed
  *   fp16 | bf16               half precision; fp16 with one power of two for each block of 256
  *   int8[,stochastic]         8 bits, one scale for each block of 256
  *   onebit                    sign, and the mean magnitude of each block of 256
  *   topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]     the largest of the tensor, or of each chunk
  *   randomk:RATIO[,values=f32|bf16|int8]                coordinates that all members draw alike
  *   powersgd:RANK[,rows=COUNT][,alternate]              low-rank factors of a matrix
- *   auto:CODEC[,CODEC...]     whichever of these is fastest here; none if none of them helps
- * and each with ",feedback=off". Example: "topk:0.01,values=int8". docs/compression.md says which to take.
+ *   auto:CODEC[,CODEC...]     the fastest of these here; none if no codec helps
+ * and each with ",feedback=off". Example: "topk:0.01,values=int8". docs/compression.md helps to choose.
  *
  * Types f32, f64, f16, bf16; operations HEARTH_OP_SUM and HEARTH_OP_AVG; anything else is HEARTH_UNSUPPORTED.
  * Values are computed in f32: an f64 beyond its range counts as infinite.
  *
  * A compressed all-reduce is a transaction: on success the result is in `buffer` (the same bits on every
  * member) and the residual holds what was left out; on any error, cancel included, buffer, residual and state
- * are as they were. (Only in the very last moment, while votes are on their way, may a crash or a deadline
- * leave one member without what another has finished. A compressor finds that in the tensor's next step:
- * HEARTH_MISMATCH. A cancel in that moment waits for the outcome, which may be HEARTH_OK.) NaN or Inf in any
- * member's input: HEARTH_POISONED on all, the text names the rank. A group of one, or no elements: returns
- * at once, buffer and residual untouched.
+ * are unchanged. One exception: a crash or a deadline while the votes are in flight may leave one member
+ * without a result that another has. A compressor finds that in the tensor's next step: HEARTH_MISMATCH. A
+ * cancel at that moment waits for the outcome, which may be HEARTH_OK. NaN or Inf in any member's input is
+ * HEARTH_POISONED on all; the text names the rank. A group of one, or no elements: returns at once, buffer
+ * and residual unchanged.
  *
- * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
- * an ordinary hearth_all_reduce in place, as fast as one, whose buffer is given back after an error only with
- * HEARTH_FLAG_RESTORE (a sync sets it), and which lets NaN and Inf pass. Only where a compressor still holds
- * something of the tensor does that travel along, as a transaction.
+ * Codec none, auto where it chooses none, and powersgd of a matrix that it cannot shorten are plain: an
+ * ordinary hearth_all_reduce in place, at its speed. It restores the buffer after an error only with
+ * HEARTH_FLAG_RESTORE (a sync sets it), and it lets NaN and Inf pass. If a compressor still holds a residual
+ * of the tensor, the plain call sends it along, as a transaction.
  *
- * Of the options tag, timeout_ms, weight and the callback mean what they do elsewhere. algo fixes the way,
- * for measurement: HEARTH_ALGO_DIRECT by owners, HEARTH_ALGO_EXCHANGE by all_gather (neither for randomk and
+ * The options tag, timeout_ms, weight and the callback work as elsewhere. algo fixes the algorithm, for
+ * measurement: HEARTH_ALGO_DIRECT by owners, HEARTH_ALGO_EXCHANGE by all_gather (neither for randomk and
  * powersgd), HEARTH_ALGO_HIERARCHICAL inside each host first (not for powersgd and f64); others are
- * HEARTH_UNSUPPORTED. Flags matter to plain calls only: inputs are given back anyway, and sums are made in
- * rank order (two levels: in each host by its plan, between hosts in rank order). A call that needs more
- * memory than compressed_allreduce_max_bytes is HEARTH_LIMIT.
+ * HEARTH_UNSUPPORTED. Flags affect plain calls only: compressed calls always restore inputs and sum in rank
+ * order (two-level: by the plan inside each host, in rank order between hosts). A call that needs more memory
+ * than compressed_allreduce_max_bytes is HEARTH_LIMIT.
  *
- * Kept, with w the weights and W their sum (HEARTH_OP_SUM: both 1), added over all members: W * result (once)
- * and the new residuals = w * inputs and the old residuals; within f32 rounding of the numbers that take part
- * in it, and before the result is rounded to 16 bits. */
+ * Invariant, with w the weights and W their sum (HEARTH_OP_SUM: both 1), added over all members: W * result
+ * (once) + new residuals = w * inputs + old residuals; within the f32 rounding of the numbers involved, and
+ * before the result is rounded to 16 bits. */
 
 /* HEARTH_OK, or HEARTH_INVALID with a text that shows the grammar. */
 HEARTH_API int hearth_codec_check(const char *codec);
 
-/* buffer[i] = op over members of buffer[i], by way of the codec (NULL: the config's). `residual`: count
+/* buffer[i] = op over members of buffer[i], through the codec (NULL: the config's). `residual`: count
  * elements, f64 for f64 buffers and f32 for all others, zero before the first step and kept by the caller
  * between steps; NULL: no feedback (randomk then scales by count/kept, so that it is right on average).
- * randomk draws by the group and the number of the operation; powersgd needs rows=, has no warm start and
- * cannot alternate: a compressor knows more. Where it goes plain the residual is not touched. */
+ * randomk draws by the group and the operation's number; powersgd needs rows=, has no warm start and cannot
+ * alternate: a compressor has no such limits. A plain call does not touch the residual. */
 HEARTH_API int hearth_all_reduce_compressed(hearth_group *group, void *buffer, size_t count,
                                             enum hearth_dtype dtype, enum hearth_op op, const char *codec,
                                             void *residual, const struct hearth_opts *opts);
@@ -755,11 +764,11 @@ HEARTH_API int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer
                                                void *residual, const struct hearth_opts *opts,
                                                hearth_request **request);
 
-/* ---- a compressor: the state of many tensors, kept for the caller ---- */
+/* ---- Compressors: the state of many tensors ---- */
 
 typedef struct hearth_compressor hearth_compressor;
 
-/* Begins with its size. Always initialise with hearth_compressor_config_init. The same on all members. */
+/* Always initialise with hearth_compressor_config_init. The same on all members. */
 struct hearth_compressor_config {
     size_t size;
     const char *codec;   /* NULL = the node's config's: NULL */
@@ -767,8 +776,8 @@ struct hearth_compressor_config {
     int vectors;         /* 1: tensors of one dimension are compressed too: 0 */
     const char *include; /* comma-separated names with * and ?: only these are compressed; NULL = all: NULL */
     const char *exclude; /* likewise: these are not: NULL */
-    uint64_t warmup_steps; /* each tensor's first steps go plain, whatever the rules say: 0 */
-    uint64_t ramp_steps;   /* topk, randomk: in so many more the ratio is halved from 0.25 to its own: 0 */
+    uint64_t warmup_steps; /* each tensor's first steps go plain, also against the rules: 0 */
+    uint64_t ramp_steps; /* topk, randomk: steps in which the ratio falls from 0.25 by halves to its own: 0 */
 };
 
 HEARTH_API void hearth_compressor_config_init_sized(struct hearth_compressor_config *config, size_t size);
@@ -776,20 +785,20 @@ static inline void hearth_compressor_config_init(struct hearth_compressor_config
 {
     hearth_compressor_config_init_sized(config, sizeof(*config));
 }
-/* `config` may be NULL. Hangs on the group's node: freed by hearth_node_close at the latest. After its group
- * has been closed it can only be closed too. */
+/* `config` may be NULL. The compressor belongs to the group's node: hearth_node_close frees it at the
+ * latest. After its group has been closed it can only be closed, too. */
 HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
                                       hearth_compressor **out);
-/* Non-blocking operations in flight are cancelled; no other call on it may be under way. NULL is allowed. */
+/* Cancels non-blocking operations in flight; no other call on it may be in progress. NULL is allowed. */
 HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
-/* Tensors whose name matches `pattern` (* and ?) use this codec; of several rules the last one counts. Rules
- * come before `include`, `exclude`, `vectors` and `min_count`. */
+/* Tensors whose name matches `pattern` (* and ?) use this codec; the last rule that matches counts. Rules
+ * take precedence over `include`, `exclude`, `vectors` and `min_count`. */
 HEARTH_API int hearth_compressor_add_rule(hearth_compressor *compressor, const char *pattern,
                                           const char *codec);
 
-/* One tensor: its name is its identity (1..255 printable ASCII), its type and shape are fixed by the first
- * call. A tensor takes part in one operation at a time. Layers that stand one behind the other in one array
- * are tensors of their own, each with its name and its place in the array. */
+/* One tensor. Its name is its identity (1..255 printable ASCII); the first call fixes its type and shape. A
+ * tensor takes part in one operation at a time. Register layers that share one array as separate tensors,
+ * each with its own name and place in the array. */
 struct hearth_tensor {
     size_t size; /* hearth_tensor_init, or sizeof in a literal */
     const char *name;
@@ -810,105 +819,107 @@ HEARTH_API int hearth_compressor_all_reduce_nb(hearth_compressor *compressor,
                                                const struct hearth_tensor *tensor, enum hearth_op op,
                                                const struct hearth_opts *opts, hearth_request **request);
 
-/* Forgets what is kept of one tensor (NULL: of all). HEARTH_INVALID: no such tensor, or it is in use. */
+/* Forgets the state of one tensor (NULL: of all). HEARTH_INVALID: unknown tensor, or it is in use. */
 HEARTH_API int hearth_compressor_reset(hearth_compressor *compressor, const char *name);
-/* Residuals are multiplied by the factor (1e-30 to 1e30): after a change of the loss scale (new / old) or, if
+/* Multiplies residuals by the factor (1e-30 to 1e30): after a change of the loss scale (new / old) or, if
  * wanted, of the learning rate (old / new). No operation may be in flight. */
 HEARTH_API int hearth_compressor_scale(hearth_compressor *compressor, double factor);
 /* The state as bytes, the same on every machine, with version and checksum. Writes it if it fits into `size`
  * and returns its length; negative status on failure. No operation may be in flight. */
 HEARTH_API int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size_t size);
-/* Replaces the state; codec, rules and schedule are the caller's. Training goes on bit for bit as it would
- * have, if all members load what they saved after the same step. Bytes that are damaged, of another
- * version or of another rank or world size are refused (HEARTH_INVALID), and nothing has changed then. */
+/* Replaces the state; codec, rules and schedule are set up by the caller. Training continues bit for bit if
+ * all members load what they saved after the same step. Bytes that are damaged, or of another version, rank
+ * or world size, are HEARTH_INVALID, and nothing has changed. */
 HEARTH_API int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, size_t len);
 
-/* What became of one tensor, or of all together. */
+/* Counters of one tensor, or of all together. */
 struct hearth_compressor_stats {
     size_t size;          /* set by the caller: sizeof */
     uint64_t tensors;     /* known */
-    uint64_t steps;       /* all-reduces that ended well; none in a group of one */
-    uint64_t plain_bytes; /* what they would have sent uncompressed from this member */
-    uint64_t sent_bytes;  /* what they sent, without frame headers */
+    uint64_t steps;       /* all-reduces that succeeded; none in a group of one */
+    uint64_t plain_bytes; /* bytes that this member would have sent uncompressed */
+    uint64_t sent_bytes;  /* bytes that it sent, without frame headers */
     double ratio;         /* plain / sent; 0 while nothing was sent */
     double captured;      /* share of the last step's energy that was sent, 0..1, from every 16th block */
-    double residual_norm; /* Euclidean norm of what is left behind now */
+    double residual_norm; /* Euclidean norm of the residual now */
 };
-/* `name` NULL: all. Not while one of them is in flight. */
+/* `name` NULL: all. No such tensor may be in flight. */
 HEARTH_API int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
                                        struct hearth_compressor_stats *stats);
-/* How a tensor goes and why, for people: codec, algorithm, expected time. As hearth_node_metrics_text. */
+/* How a tensor travels and why, for people: codec, algorithm, expected time. Buffer and result as in
+ * hearth_node_metrics_text. */
 HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *name, char *buffer,
                                              size_t size);
 
-/* ---- gradients of a whole model ---- */
+/* ---- Syncs: the gradients of a whole model ---- */
 
 typedef struct hearth_sync hearth_sync;
 
-/* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
- * pieces, while the rest is still being computed. `codec` NULL: the node's config's, else none. HEARTH_OP_SUM
- * or HEARTH_OP_AVG. All members open the syncs of a group in the same order. Close it before its group;
+/* Reduces the gradients of many tensors as they become ready: small ones travel together, large ones in
+ * pieces, while the program computes the rest. `codec` NULL: the node's config's, else none. HEARTH_OP_SUM
+ * or HEARTH_OP_AVG. All members open the syncs of a group in the same order. Close a sync before its group;
  * hearth_node_close frees it at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
-/* The same on a compressor that the caller has set up and closes after the sync. Its rules are looked at when
- * the first step begins. */
+/* The same on a compressor that the caller has set up and closes after the sync. Its rules apply from the
+ * first step on. */
 HEARTH_API int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out);
 HEARTH_API void hearth_sync_close(hearth_sync *sync); /* as hearth_sync_drop, then frees; NULL is allowed */
-/* Registers a tensor; its index (0, 1, ...), or a negative status. All members register the same, in the same
- * order, before the first step: they compare in it, before anything is sent. `data` may be NULL and set
- * later. Tensors of at most 1 MiB that go plain are copied together, at most 25 MiB of one type, and do not
- * appear in the compressor; all others go from where they stand. */
+/* Registers a tensor and returns its index (0, 1, ...), or a negative status. All members register the same
+ * tensors in the same order before the first step, and compare them before anything is sent. `data` may be
+ * NULL and set later. Plain tensors of at most 1 MiB are copied together, at most 25 MiB of one type, and do
+ * not appear in the compressor; all others are sent from the caller's memory. */
 HEARTH_API int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor);
 HEARTH_API int hearth_sync_set_data(hearth_sync *sync, int index, void *data); /* not while in flight */
-/* HEARTH_OP_AVG: this member's weight from the next step on, 0 to 1e30: 1. Not in the middle of a step. */
+/* HEARTH_OP_AVG: this member's weight from the next step on, 0 to 1e30: 1. Not during a step. */
 HEARTH_API int hearth_sync_set_weight(hearth_sync *sync, double weight);
-/* This step's gradient of the tensor is there. Any order, any thread; it belongs to the sync until the wait
- * has returned. Errors are about the arguments; what goes wrong on the way is told by the wait. */
+/* Marks this step's gradient of the tensor as complete. Any order, any thread; the gradient belongs to the
+ * sync until the wait has returned. Returns errors of the arguments only; hearth_sync_wait returns the
+ * others. */
 HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
 /* Ends the step: waits for all, at most opts->timeout_ms (its other fields are not used).
  *  - HEARTH_INVALID: a tensor was not made ready; the text names it, and the step goes on: make it ready and
  *    wait again.
- *  - HEARTH_MISMATCH before the first step: members registered different things; the text names who and
- *    where, nothing was sent, and so it stays: close the sync.
- *  - Any other error: each gradient is either reduced, or as it was, as the operation that carried it ended.
- *    To complete the step, make all ready again and wait again: those that are reduced are left alone. To
- *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same.
- * In a group of hearth_group_form a step is committed by all members or by none:
- *  - Results and residuals stand aside (as much memory as the tensors have) until the wait that returns
- *    HEARTH_OK: that writes the results, whatever the buffers hold by then. Until then what stands in the
- *    buffers is the input.
- *  - After an error the step was aborted, for all, or it is HEARTH_VIEW_CHANGED: hearth_group_reform. Also
- *    where nobody is lost but a member cannot know whether others have committed the step.
- *  - After an error, and after hearth_group_reform, `ready` need not be repeated. The next wait writes a step
- *    that was committed, and returns at once; of one that was aborted it sends again all that was ready, as
- *    it stands in the buffers then. `ready` may be repeated, for tensors that were computed again.
- *  - If it is repeated although the step was committed (hearth_sync_steps tells), the result is given up: the
- *    next step begins if a member of the group has taken it, and if none has, the same step does again. All
- *    members do the same; else HEARTH_MISMATCH names one that did not. */
+ *  - HEARTH_MISMATCH before the first step: members registered different tensors; the text names the member
+ *    and the tensor. Nothing was sent, and this does not change: close the sync.
+ *  - Any other error: each gradient is either reduced or unchanged, by the outcome of its operation. To
+ *    complete the step, make all ready again and wait again: reduced ones are left alone. To give it up
+ *    (HEARTH_POISONED), call hearth_sync_drop. All members do the same. In a group of hearth_group_form a
+ *    step is committed by all members or by none:
+ *  - Results and residuals are kept aside (as much memory as the tensors have) until the wait that returns
+ *    HEARTH_OK. That wait overwrites the buffers with the results. Until then the buffers are the input.
+ *  - After an error the step was aborted for all, or the error is HEARTH_VIEW_CHANGED: call
+ *    hearth_group_reform. That can also happen without a loss, when a member cannot know whether others have
+ *    committed the step.
+ *  - After an error and after hearth_group_reform, `ready` need not be repeated. The next wait writes a
+ *    committed step and returns at once; of an aborted step it sends all that was ready again, with the
+ *    present contents of the buffers. `ready` may be repeated, for tensors that were computed again.
+ *  - If `ready` is repeated although the step was committed (compare hearth_sync_steps), the result is given
+ *    up: the next step begins if a member of the group has taken the result, else the same step begins again.
+ *    All members do the same; else HEARTH_MISMATCH names one that did not. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
-/* Gives up the step that has begun or failed: what is in flight is cancelled, for all members, and the next
- * hearth_sync_ready begins a new step. Gradients of this one hold anything; in a group of hearth_group_form
- * they are as they were. Not while another thread is in a call on the sync. NULL is allowed. */
+/* Gives up the step that has begun or failed: operations in flight are cancelled for all members, and the
+ * next hearth_sync_ready begins a new step. The gradients of this step are undefined; in a group of
+ * hearth_group_form they are unchanged. No other thread may be in a call on the sync. NULL is allowed. */
 HEARTH_API void hearth_sync_drop(hearth_sync *sync);
-/* How many steps were committed here, with one that the next hearth_sync_wait will write. Members that
- * compare these after hearth_group_form or hearth_group_reform find who has the model. A new or late member
- * counts as the others do from its first step with them on. */
+/* The number of steps committed here, including one that the next hearth_sync_wait will write. After
+ * hearth_group_form or hearth_group_reform, members compare it to find the newest model. A new or late
+ * member counts as the others do from its first step with them on. */
 HEARTH_API uint64_t hearth_sync_steps(hearth_sync *sync);
 HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for stats, save and load */
 
-/* ---- one buffer by itself ---- */
+/* ---- Codecs: one buffer, without a network ---- */
 
-/* No compressed form is longer than this; 0: the codec cannot code it. */
+/* The largest compressed length; 0: the codec cannot encode it. */
 HEARTH_API size_t hearth_codec_bound(const char *codec, size_t count, enum hearth_dtype dtype);
 /* Compresses source + residual (NULL: no feedback) into target (`size` bytes; HEARTH_LIMIT if too few) and
- * leaves in the residual what that lacks. `key` is for codecs that draw: the same on all that must draw
- * alike, another each time. Not "auto"; powersgd needs rows=. HEARTH_POISONED: NaN or Inf ("none" copies
- * them). After an error the residual is as it was. */
+ * stores the next residual. `key` seeds codecs that draw: the same on all members that must draw alike,
+ * another in each call. Not for "auto"; powersgd needs rows=. HEARTH_POISONED: NaN or Inf ("none" copies
+ * them). After an error the residual is unchanged. */
 HEARTH_API int hearth_codec_compress(const char *codec, uint64_t key, const void *source, size_t count,
                                      enum hearth_dtype dtype, void *residual, void *target, size_t size,
                                      size_t *len);
-/* Needs no codec: the bytes say what they are. All elements of the target are written; malformed bytes are
- * HEARTH_PROTOCOL, another count or type HEARTH_INVALID, and then the target is as it was. */
+/* Needs no codec name: the bytes contain it. Writes all elements of the target. Malformed bytes are
+ * HEARTH_PROTOCOL, another count or type is HEARTH_INVALID; then the target is unchanged. */
 HEARTH_API int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t count,
                                        enum hearth_dtype dtype);
 
@@ -919,8 +930,8 @@ HEARTH_API int hearth_codec_decompress(const void *bytes, size_t len, void *targ
 HEARTH_API int64_t hearth_node_metrics_text(hearth_node *node, char *buffer, size_t size);
 
 /* Bytes that this member has sent to and received from the others since its node was opened or its group
- * formed, by all operations, plain and compressed, with the headers of frames; before encryption. Two calls
- * and a step between them tell what the step has sent. */
+ * formed: all operations, plain and compressed, with frame headers, before encryption. Call it before and
+ * after a step to measure the step. */
 HEARTH_API int hearth_group_traffic(hearth_group *group, uint64_t *sent, uint64_t *received);
 
 #ifdef __cplusplus

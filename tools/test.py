@@ -33,7 +33,7 @@ class Suite:
 
 
 SUITES = {
-    "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix|torch/)"),
+    "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix|torch/|house/tidy)"),
     "python": Suite("release", "the Python binding", only="^python/"),
     "torch": Suite("release", "PyTorch: hook and backend", only="^torch/", configure=["-DHEARTH_TORCH=ON"]),
     "net": Suite("release", "test hosts in network namespaces; the test of the switch itself is a part of soak",
@@ -47,6 +47,7 @@ SUITES = {
                        "conform/(average|compressed$|convergence|error_growth|mismatch|nexar|order|reform|soak|special|"
                        "variants)|process/(busy|compressed_|crowd|idle|launchers|matrix|opening))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire)|sim)/"),
+    "tidy": Suite("release", "clang-tidy over src and cli", only="^house/tidy$"),
     "posix": Suite("posix", "only what every POSIX system has",
                    only="^(unit/(os|node|transport|bootstrap|security)/|process/(death|idle)|"
                         "conform/(close|collectives|concurrent|fork|cluster|requests|transports))", lean=True),

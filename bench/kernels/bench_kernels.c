@@ -24,9 +24,9 @@
 
 struct row {
     char name[32];
-    reduce_fn *reduce, *reduce_scalar;    /* either these */
-    convert_fn *convert, *convert_scalar; /* or these */
-    enum hearth_dtype source_dtype;
+    enum { REDUCE, WIDEN, NARROW } kind;
+    enum hearth_dtype dtype, source_dtype;
+    int op;
     size_t source_len, target_len;  /* bytes of an element */
     size_t wide_len;                /* the longer of the two: `bytes` counts these */
     struct stats time, memcpy_time; /* seconds */
@@ -61,13 +61,12 @@ static struct row *add_row(struct kernel_bench *b, const char *format, const cha
 
 static void add_convert(struct kernel_bench *b, enum hearth_dtype dtype, bool narrow)
 {
-    const struct kernels *k = b->kernels, *scalar = kernels_named("scalar");
     const char *name = hearth_dtype_name(dtype);
     struct row *row = add_row(b, "convert.%s_%s", narrow ? "f32" : name, narrow ? name : "f32");
     if (!row)
         return;
-    row->convert = narrow ? k->narrow[dtype] : k->widen[dtype];
-    row->convert_scalar = narrow ? scalar->narrow[dtype] : scalar->widen[dtype];
+    row->kind = narrow ? NARROW : WIDEN;
+    row->dtype = dtype;
     row->source_dtype = narrow ? HEARTH_F32 : dtype;
     row->source_len = narrow ? 4 : 2;
     row->target_len = narrow ? 2 : 4;
@@ -80,14 +79,13 @@ static void list_rows(struct kernel_bench *b)
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum hearth_dtype dtype = (enum hearth_dtype)d;
         for (int op = 0; op < KERNEL_OPS; op++) {
-            if (!b->kernels->reduce[d][op])
+            if (op >= KERNEL_AND && dtype < HEARTH_I8)
                 continue;
             struct row *row = add_row(b, "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             if (!row)
                 continue;
-            row->reduce = b->kernels->reduce[d][op];
-            row->reduce_scalar = kernels_named("scalar")->reduce[d][op];
-            row->source_dtype = dtype;
+            row->dtype = row->source_dtype = dtype;
+            row->op = op;
             row->source_len = row->target_len = row->wide_len = hearth_dtype_size(dtype);
         }
     }
@@ -99,16 +97,19 @@ static void list_rows(struct kernel_bench *b)
 
 /* ---- measuring ---- */
 
-static void run_kernel(const struct row *row, void *target, const void *source, size_t count)
+static void run_kernel(const struct kernels *set, const struct row *row, void *target, const void *source,
+                       size_t count)
 {
-    if (row->reduce)
-        row->reduce(target, target, source, count);
+    if (row->kind == REDUCE)
+        set->reduce(row->dtype, row->op, target, target, source, count);
+    else if (row->kind == WIDEN)
+        set->widen(row->dtype, target, source, count);
     else
-        row->convert(target, source, count);
+        set->narrow(row->dtype, target, source, count);
 }
 
 /* Any bits at all, special values included, must give what the scalar kernel gives. */
-static bool equals_scalar(const struct row *row)
+static bool equals_scalar(const struct kernels *set, const struct row *row)
 {
     static uint8_t source[SAMPLE_COUNT * 8], target[SAMPLE_COUNT * 8], expected[SAMPLE_COUNT * 8];
     struct prng prng;
@@ -117,11 +118,8 @@ static bool equals_scalar(const struct row *row)
         source[i] = (uint8_t)prng_u64(&prng);
         target[i] = expected[i] = (uint8_t)prng_u64(&prng);
     }
-    run_kernel(row, target, source, SAMPLE_COUNT);
-    if (row->reduce)
-        row->reduce_scalar(expected, expected, source, SAMPLE_COUNT);
-    else
-        row->convert_scalar(expected, source, SAMPLE_COUNT);
+    run_kernel(set, row, target, source, SAMPLE_COUNT);
+    run_kernel(kernels_named("scalar"), row, expected, source, SAMPLE_COUNT);
     return memcmp(target, expected, SAMPLE_COUNT * row->target_len) == 0;
 }
 
@@ -129,7 +127,7 @@ static double time_kernel(const struct kernel_bench *b, const struct row *row, i
 {
     uint64_t start = clock_real();
     for (int i = 0; i < repeats; i++)
-        run_kernel(row, b->target, b->source, b->bytes / row->wide_len);
+        run_kernel(b->kernels, row, b->target, b->source, b->bytes / row->wide_len);
     return (double)(clock_real() - start) / (double)NS_PER_S / repeats;
 }
 
@@ -153,7 +151,7 @@ static void fill(const struct kernel_bench *b, const struct row *row)
 static void measure(const struct kernel_bench *b, struct row *row)
 {
     double times[TURNS_MAX], copies[TURNS_MAX];
-    row->ok = equals_scalar(row);
+    row->ok = equals_scalar(b->kernels, row);
     fill(b, row);
     time_kernel(b, row, 1); /* the first touch */
     double once = time_memcpy(b, 1) + time_kernel(b, row, 1);

@@ -1,36 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth bench allreduce: all_reduce among nodes of this process, in turns with a memcpy of the same bytes.
+/* hearth bench, and its allreduce: among nodes of this process, in turns with a reference.
  *
- * One thread per node. They start together (rank_threads_align), then call a burst of all_reduces in place,
- * back to back; a call takes as long as it does on the slowest node. Between bursts the main thread copies
- * the same number of bytes, as often, while the nodes sleep. Bursts are short, so that a drift of the machine
- * hits both. */
+ * One thread per node. They start together (rank_threads_align), then make a burst of calls; a call takes as
+ * long as it does on the slowest node. Bursts are short and alternate with the reference, so that a drift of
+ * the machine hits both.
+ *
+ * Plain: sums in place, back to back; the reference is a memcpy of the same bytes by the main thread, while
+ * the nodes sleep.
+ * Compressed: averages of gradients, noise of which a few elements are large; the reference is the plain
+ * all_reduce. The gradient is copied into the buffer before each call, outside of the timing. The first
+ * compressed call is not counted: it makes the state. The nodes compare the bits of what they hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench_compressed.h"
 #include "cli/bench/bench_nodes.h"
 #include "cli/commands.h"
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"
-#include "cli/shared/json.h"
+#include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/stats.h"
-#include "cli/shared/table.h"
+#include "core/hash.h"
+#include "core/prng.h"
 #include "os/clock.h"
 
-#define RANKS_MAX  BENCH_RANKS_MAX
-#define PERIOD     1021 /* elements of the pattern; a prime, so that a piece at a wrong place shows */
-#define SUM_MAX    100  /* largest element of a result: exact in every type */
-#define SIZE_S     1.0  /* time for one size, about */
-#define BURST_S    2e-3
-#define BURST_MAX  200
-#define ROUNDS_MIN 5
-#define ROUNDS_MAX 100
-#define CALLS_MAX  (BURST_MAX * ROUNDS_MAX)
-#define COPY_BATCH (64 << 10) /* smaller copies are timed several at once */
-#define WORD_LEN   16
+#define SUM_MAX     100        /* largest element of a result: exact in every type */
+#define BURST_MAX   200        /* calls of a burst */
+#define COPY_BATCH  (64 << 10) /* smaller copies are timed several at once */
+#define COLUMN      4096       /* a gradient has so many rows, if its length allows */
+#define LARGE_EVERY 64         /* one of so many elements of a gradient is large */
+#define EXPLAIN_MAX 256
+#define WORD_LEN    16
+
+/* How long one size is measured. */
+static const struct bench_pace {
+    double size_s, burst_s; /* burst_s 0: as long as one call of the reference */
+    int burst_max, rounds_min, rounds_max;
+} paces[] = {{1.0, 2e-3, BURST_MAX, 5, 100}, {3.0, 0, 10, 2, 50}};
+#define CALLS_MAX 20000
+
+enum kind { REFERENCE, MEASURED, KINDS };
 
 struct allreduce_bench {
     /* What the user says. */
@@ -41,93 +51,111 @@ struct allreduce_bench {
     bool json;
 
     struct bench_nodes nodes;
-    double bursts[RANKS_MAX][BURST_MAX]; /* seconds of each call of this burst */
-    bool right[RANKS_MAX];
+    hearth_compressor *compressors[BENCH_RANKS_MAX];
+    double bursts[BENCH_RANKS_MAX][BURST_MAX]; /* seconds of each call of this burst */
+    bool right[BENCH_RANKS_MAX];
+    struct hash128 hashes[BENCH_RANKS_MAX];
     struct hearth_opts opts;
     struct mutex lock;
     char chosen[WORD_LEN]; /* the last algorithm the log spoke of; under the lock */
     uint8_t *copy_source, *copy_target;
     size_t bytes, element_len;
-    int calls; /* of a burst */
-    double times[CALLS_MAX + BURST_MAX], copies[CALLS_MAX + BURST_MAX];
-    size_t time_count;
-};
 
-struct outcome {
-    size_t calls;
-    struct stats time, copy;
-    uint64_t sent_len; /* per call, busiest node */
-    char algo[WORD_LEN];
-    uint32_t hops; /* 0: not known */
-    bool right;
+    enum kind kind; /* of the burst that runs */
+    int calls;
+    double took[BURST_MAX]; /* of the last burst: each call, on the slowest node */
+    double times[KINDS][CALLS_MAX + BURST_MAX];
+    size_t time_count[KINDS];
+    uint64_t sent_len[KINDS]; /* of a call, by the busiest node */
+    bool good;                /* all results were right */
 };
 
 static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 
 /* ---- jobs of the nodes ---- */
 
-static int input_at(int rank, int index, int ranks)
+/* Sums of a few uniform numbers are near enough to a bell curve. */
+static void fill_gradient(float *gradient, size_t count, int rank)
 {
-    return (index * 31 + rank * 17) % (SUM_MAX / ranks + 1);
-}
-
-static void make_block(const struct allreduce_bench *b, int rank, uint8_t *block)
-{
-    for (int i = 0; i < PERIOD; i++) {
-        int value = 0;
-        for (int r = 0; r < b->line.ranks; r++)
-            value += rank == RANK_NONE || rank == r ? input_at(r, i, b->line.ranks) : 0;
-        pattern_encode((enum hearth_dtype)b->dtype, value, block + (size_t)i * b->element_len);
+    struct prng prng;
+    prng_init(&prng, 77 + (uint64_t)rank);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = prng_u64(&prng);
+        double sum = 0;
+        for (int k = 0; k < 4; k++)
+            sum += (double)(bits >> (16 * k) & 0xffff) / 65535.0 - 0.5;
+        gradient[i] = (float)(sum * 1e-3 * (bits % LARGE_EVERY == 0 ? 8 : 1));
     }
 }
 
 static void job_fill(void *arg, int index)
 {
     struct allreduce_bench *b = arg;
-    uint8_t block[PERIOD * 8];
-    make_block(b, index, block);
-    pattern_fill(b->nodes.list[index].buffer, b->bytes, block, PERIOD * b->element_len);
+    struct bench_node *n = &b->nodes.list[index];
+    struct bench_block block;
+    if (b->codec) {
+        fill_gradient((float *)(void *)n->source, b->bytes / sizeof(float), index);
+        return;
+    }
+    bench_block_make(&block, (enum hearth_dtype)b->dtype, SUM_MAX, b->line.ranks, index);
+    pattern_fill(n->buffer, b->bytes, block.bytes, block.len);
 }
 
 static void job_check(void *arg, int index)
 {
     struct allreduce_bench *b = arg;
-    uint8_t block[PERIOD * 8];
-    make_block(b, RANK_NONE, block);
-    b->right[index] = pattern_holds(b->nodes.list[index].buffer, b->bytes, block, PERIOD * b->element_len);
+    struct bench_node *n = &b->nodes.list[index];
+    struct bench_block block;
+    if (b->codec) {
+        b->hashes[index] = hash128(n->buffer, b->bytes);
+        return;
+    }
+    bench_block_make(&block, (enum hearth_dtype)b->dtype, SUM_MAX, b->line.ranks, RANK_NONE);
+    b->right[index] = pattern_holds(n->buffer, b->bytes, block.bytes, block.len);
 }
 
+static int call_compressed(struct allreduce_bench *b, int index)
+{
+    size_t count = b->bytes / sizeof(float);
+    bool matrix = count % COLUMN == 0 && count > COLUMN;
+    size_t dims[2] = {matrix ? COLUMN : count, count / COLUMN};
+    struct hearth_tensor tensor = {.size = sizeof tensor,
+                                   .name = "gradient",
+                                   .data = b->nodes.list[index].buffer,
+                                   .dtype = HEARTH_F32,
+                                   .ndim = matrix ? 2 : 1,
+                                   .dims = dims};
+    return hearth_compressor_all_reduce(b->compressors[index], &tensor, HEARTH_OP_AVG, NULL);
+}
+
+static int call_once(struct allreduce_bench *b, struct bench_node *n, int index)
+{
+    if (b->codec && b->kind == MEASURED)
+        return call_compressed(b, index);
+    return hearth_all_reduce(n->group, n->buffer, n->buffer, b->bytes / b->element_len,
+                             (enum hearth_dtype)b->dtype, b->codec ? HEARTH_OP_AVG : HEARTH_OP_SUM, &b->opts);
+}
+
+/* After a failure a node still comes to where the others wait for it. */
 static void job_run(void *arg, int index)
 {
     struct allreduce_bench *b = arg;
     struct bench_node *n = &b->nodes.list[index];
-    size_t count = b->bytes / b->element_len;
     int status = HEARTH_OK;
-    rank_threads_align(&b->nodes.threads);
-    for (int c = 0; c < b->calls && !status; c++) {
+    for (int c = 0; c < b->calls; c++) {
+        if (b->codec)
+            memcpy(n->buffer, n->source, b->bytes);
+        if (b->codec || c == 0)
+            rank_threads_align(&b->nodes.threads);
         uint64_t start = clock_real();
-        status = hearth_all_reduce(n->group, n->buffer, n->buffer, count, (enum hearth_dtype)b->dtype,
-                                   HEARTH_OP_SUM, &b->opts);
+        if (!status)
+            status = call_once(b, n, index);
         b->bursts[index][c] = (double)(clock_real() - start) / (double)NS_PER_S;
     }
     bench_note_failure(n, status);
 }
 
 /* ---- measuring ---- */
-
-static int run_burst(struct allreduce_bench *b, int calls)
-{
-    b->calls = calls;
-    return bench_nodes_run(&b->nodes, job_run, b, b->bytes);
-}
-
-static double burst_call(const struct allreduce_bench *b, int call)
-{
-    double slowest = 0;
-    for (int r = 0; r < b->line.ranks; r++)
-        slowest = b->bursts[r][call] > slowest ? b->bursts[r][call] : slowest;
-    return slowest;
-}
 
 static double time_copy(const struct allreduce_bench *b)
 {
@@ -138,64 +166,110 @@ static double time_copy(const struct allreduce_bench *b)
     return (double)(clock_real() - start) / (double)NS_PER_S / (double)batch;
 }
 
-/* One call on fresh input; is the result right on every node? */
-static int verify(struct allreduce_bench *b, bool *right)
+static int run_burst(struct allreduce_bench *b, enum kind kind, int calls)
 {
-    rank_threads_run(&b->nodes.threads, job_fill, b);
-    int code = run_burst(b, 1);
-    if (code)
-        return code;
+    b->kind = kind;
+    b->calls = calls;
+    if (kind == REFERENCE && !b->codec) {
+        for (int c = 0; c < calls; c++)
+            b->took[c] = time_copy(b);
+        return EXIT_GOOD;
+    }
+    bench_nodes_mark(&b->nodes);
+    int code = bench_nodes_run(&b->nodes, job_run, b, b->bytes);
+    b->sent_len[kind] = bench_nodes_sent(&b->nodes) / (uint64_t)calls;
+    for (int c = 0; c < calls; c++) {
+        b->took[c] = 0;
+        for (int r = 0; r < b->line.ranks; r++)
+            b->took[c] = b->bursts[r][c] > b->took[c] ? b->bursts[r][c] : b->took[c];
+    }
+    return code;
+}
+
+static int timed_burst(struct allreduce_bench *b, enum kind kind, int calls)
+{
+    int code = run_burst(b, kind, calls);
+    for (int c = 0; c < calls && b->time_count[kind] < CALLS_MAX + BURST_MAX; c++)
+        b->times[kind][b->time_count[kind]++] = b->took[c];
+    return code;
+}
+
+/* Is what the last call left right on every node? */
+static void check(struct allreduce_bench *b)
+{
     rank_threads_run(&b->nodes.threads, job_check, b);
     for (int r = 0; r < b->line.ranks; r++) {
-        if (!b->right[r])
+        const struct hash128 *first = &b->hashes[0], *own = &b->hashes[r];
+        bool right = b->codec ? first->low == own->low && first->high == own->high : b->right[r];
+        b->good = b->good && right;
+        if (!right && b->codec)
+            fprintf(stderr, "hearth bench allreduce: nodes 0 and %d hold different bits; please report it\n",
+                    r);
+        else if (!right)
             fprintf(stderr,
                     "hearth bench allreduce: node %d has a wrong result for %s of %s; please report it\n", r,
                     text_bytes((double)b->bytes).s, hearth_dtype_name((enum hearth_dtype)b->dtype));
-        *right = *right && b->right[r];
     }
-    return EXIT_GOOD;
 }
 
-/* How many calls a burst, how many bursts: from the time of a call, or as the user says. */
-static void pace(const struct allreduce_bench *b, double call_s, int *burst, int *rounds)
+/* On fresh input. */
+static int verify(struct allreduce_bench *b)
 {
-    double each = call_s + time_copy(b);
-    double fit = BURST_S / each;
-    *burst = fit < 1 ? 1 : fit > BURST_MAX ? BURST_MAX : (int)fit;
-    double wanted = SIZE_S / (each * *burst);
-    *rounds = wanted < ROUNDS_MIN ? ROUNDS_MIN : wanted > ROUNDS_MAX ? ROUNDS_MAX : (int)wanted;
-    if (b->iters == 0)
-        return;
-    *burst = *burst < b->iters ? *burst : b->iters;
-    *rounds = (b->iters + *burst - 1) / *burst;
-}
-
-static int measure(struct allreduce_bench *b, struct progress *progress, double share_begin,
-                   struct outcome *out)
-{
-    int burst, rounds, code = verify(b, &out->right);
+    rank_threads_run(&b->nodes.threads, job_fill, b);
+    int code = run_burst(b, MEASURED, 1);
     if (!code)
-        code = run_burst(b, 2);
+        check(b);
+    return code;
+}
+
+/* The first calls are slower than the rest. Afterwards `once` has the time of a call of each kind. */
+static int warm_up(struct allreduce_bench *b, double once[KINDS])
+{
+    int code = verify(b);
+    if (!code)
+        code = run_burst(b, MEASURED, 2);
+    once[MEASURED] = b->took[1];
+    if (!code)
+        code = run_burst(b, REFERENCE, 1);
+    once[REFERENCE] = b->took[0];
+    if (!code && b->codec)
+        check(b);
+    return code;
+}
+
+static int clamp(double value, int least, int most)
+{
+    return !(value > least) ? least : value > most ? most : (int)value;
+}
+
+static int measure(struct allreduce_bench *b, struct progress *progress, size_t index)
+{
+    const struct bench_pace *pace = &paces[b->codec ? 1 : 0];
+    double once[KINDS], share = 1 / (double)b->sizes.count;
+    int code = warm_up(b, once);
     if (code)
         return code;
-    pace(b, burst_call(b, 1), &burst, &rounds);
-    bench_nodes_mark(&b->nodes);
-    b->time_count = 0;
-    for (int round = 0; round < rounds; round++) {
-        for (int c = 0; c < burst; c++)
-            b->copies[b->time_count + (size_t)c] = time_copy(b);
-        code = run_burst(b, burst);
-        if (code)
-            return code;
-        for (int c = 0; c < burst; c++)
-            b->times[b->time_count++] = burst_call(b, c);
-        progress_show(progress, share_begin + (double)round / rounds / (double)b->sizes.count);
+    double both = once[REFERENCE] + once[MEASURED];
+    int burst = clamp(pace->burst_s > 0 ? pace->burst_s / both : once[REFERENCE] / once[MEASURED], 1,
+                      pace->burst_max);
+    int copies = b->codec ? 1 : burst;
+    int rounds = clamp(pace->size_s / (copies * once[REFERENCE] + burst * once[MEASURED]), pace->rounds_min,
+                       pace->rounds_max);
+    if (b->iters > 0) {
+        copies = copies < b->iters ? copies : b->iters;
+        burst = b->codec ? burst : copies;
+        rounds = (b->iters + copies - 1) / copies;
     }
-    out->calls = b->time_count;
-    out->sent_len = bench_nodes_sent(&b->nodes) / b->time_count;
-    out->time = stats_of(b->times, b->time_count);
-    out->copy = stats_of(b->copies, b->time_count);
-    return verify(b, &out->right);
+    b->time_count[REFERENCE] = b->time_count[MEASURED] = 0;
+    for (int round = 0; round < rounds && !code; round++) {
+        code = timed_burst(b, REFERENCE, copies);
+        if (!code)
+            code = timed_burst(b, MEASURED, burst);
+        progress_show(progress, share * ((double)index + (double)round / rounds));
+    }
+    if (!code && b->codec)
+        check(b);
+    return code || b->codec ? code : verify(b);
 }
 
 /* ---- what was chosen ---- */
@@ -219,6 +293,7 @@ static void catch_plan(void *arg, enum hearth_log_level level, const char *id, c
     }
 }
 
+/* 0: not known. */
 static uint32_t hops_of(const struct allreduce_bench *b, const char *algo_name)
 {
     struct plan_setup setup;
@@ -238,63 +313,81 @@ static uint32_t hops_of(const struct allreduce_bench *b, const char *algo_name)
     return rehearsal.done ? rehearsal.result.hops : 0;
 }
 
-static void note_choice(struct allreduce_bench *b, struct outcome *out)
+/* ---- showing ---- */
+
+static const struct column plain_columns[] = {
+    {"bytes", "bytes", FORM_BYTES, .width = 8},       {"algorithm", "algo", FORM_TEXT, .width = -12},
+    {"median", "median_us", FORM_US, .width = 8},     {"p99", "p99_us", FORM_US, .width = 8},
+    {"speed", "bytes_per_s", FORM_SPEED, .width = 9}, {"memcpy", "vs_median_us", FORM_US, .width = 8},
+    {"x memcpy", "ratio", FORM_RATIO, .width = 9},    {"node sends", "bytes_sent", FORM_BYTES, .width = 10},
+    {"calls", "calls", FORM_COUNT, .width = 6},       {"exact", "ok", FORM_EXACT, .width = 0}};
+static const struct column compressed_columns[] = {{"bytes", "bytes", FORM_BYTES, .width = 8},
+                                                   {"plain", "vs_median_us", FORM_US, .width = 9},
+                                                   {"p99", "vs_p99_us", FORM_US, .width = 9},
+                                                   {"compr.", "median_us", FORM_US, .width = 9},
+                                                   {"p99", "p99_us", FORM_US, .width = 9},
+                                                   {"speed-up", "speed_up", FORM_RATIO, .width = 8},
+                                                   {"plain sent", "vs_bytes_sent", FORM_BYTES, .width = 10},
+                                                   {"sent", "bytes_sent", FORM_BYTES, .width = 10},
+                                                   {"calls", "calls", FORM_COUNT, .width = 6},
+                                                   {"same bits", "ok", FORM_EXACT, .width = 0}};
+
+static void show_head(const struct allreduce_bench *b, const struct listing *listing)
+{
+    char machine[256], line[96], what[512] = "sum, in place";
+    if (listing->doc)
+        return;
+    machine_line(machine, sizeof machine);
+    bench_line_text(&b->line, line, sizeof line);
+    if (b->codec)
+        snprintf(what, sizeof what, "average, by %s", b->codec);
+    printf("%sall_reduce of %s, %s, %d node%s%s%s, %s\n%s\n\n", paint(stdout, PAINT_BOLD),
+           hearth_dtype_name((enum hearth_dtype)b->dtype), what, b->line.ranks, b->line.ranks == 1 ? "" : "s",
+           paint(stdout, PAINT_NONE), line,
+           b->codec ? "in turns with the plain one" : "beside memcpy on one thread", machine);
+    listing_head(listing);
+}
+
+/* The algorithm of a plain call, and how long its longest chain of messages is. */
+static void row_choice(struct allreduce_bench *b, json_t *row)
 {
     mutex_lock(&b->lock);
     const char *name = hearth_algo_name((enum hearth_algo)b->algo);
-    if (b->algo == HEARTH_ALGO_AUTO && *b->chosen)
-        name = b->chosen;
-    snprintf(out->algo, sizeof out->algo, "%s", name);
+    row_text(row, "algo", b->algo == HEARTH_ALGO_AUTO && *b->chosen ? b->chosen : name);
     mutex_unlock(&b->lock);
-    out->hops = hops_of(b, out->algo);
+    uint32_t hops = hops_of(b, json_text_of(row, "algo"));
+    if (hops > 0)
+        row_count(row, "hops", hops);
 }
 
-/* ---- showing ---- */
-
-static const int widths[] = {8, -12, 8, 8, 9, 8, 9, 10, 6, 0};
-
-static void show_head(const struct allreduce_bench *b)
+static void show_row(struct allreduce_bench *b, const struct listing *listing)
 {
-    char machine[256], line[96];
-    machine_line(machine, sizeof machine);
-    bench_line_text(&b->line, line, sizeof line);
-    printf("%sall_reduce of %s, sum, in place, %d node%s%s%s, beside memcpy on one thread\n%s\n\n",
-           paint(stdout, PAINT_BOLD), hearth_dtype_name((enum hearth_dtype)b->dtype), b->line.ranks,
-           b->line.ranks == 1 ? "" : "s", paint(stdout, PAINT_NONE), line, machine);
-    COLUMNS(widths, "bytes", "algorithm", "median", "p99", "speed", "memcpy", "x memcpy", "node sends",
-            "calls", "exact");
-}
-
-static void show_row(const struct allreduce_bench *b, const struct outcome *o)
-{
-    COLUMNS(widths, text_bytes((double)b->bytes).s, o->algo, text_time(o->time.median).s,
-            text_time(o->time.p99).s, text_speed((double)b->bytes / o->time.median).s,
-            text_time(o->copy.median).s, text_ratio(o->time.median / o->copy.median).s,
-            text_bytes((double)o->sent_len).s, text_count(o->calls).s, text_exact(o->right).s);
-}
-
-static void row_json(const struct allreduce_bench *b, const struct outcome *o, json_t *row)
-{
-    row_text(row, "name", "allreduce");
-    row_text(row, "transport", b->line.transport);
-    row_bool(row, "secure", bench_line_secure(&b->line));
-    row_text(row, "algo", o->algo);
-    row_text(row, "compress", "none");
-    row_text(row, "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype));
-    row_count(row, "ranks", (uint64_t)b->line.ranks);
-    row_count(row, "bytes", b->bytes);
-    row_count(row, "calls", o->calls);
-    row_real(row, "median_us", o->time.median * 1e6);
-    row_real(row, "p99_us", o->time.p99 * 1e6);
-    row_real(row, "spread", o->time.spread);
-    row_real(row, "bytes_per_s", (double)b->bytes / o->time.median);
-    row_text(row, "vs", "memcpy");
-    row_real(row, "vs_median_us", o->copy.median * 1e6);
-    row_real(row, "ratio", o->time.median / o->copy.median);
-    row_count(row, "bytes_sent", o->sent_len);
-    if (o->hops > 0)
-        row_count(row, "hops", o->hops);
-    row_bool(row, "ok", o->right);
+    struct stats time = stats_of(b->times[MEASURED], b->time_count[MEASURED]);
+    struct stats vs = stats_of(b->times[REFERENCE], b->time_count[REFERENCE]);
+    char how[EXPLAIN_MAX] = "";
+    json_t *row = json_pack(
+        "{ss ss sb ss ss si sI sI sf sf sf sf ss sf sf sI sb}", "name", "allreduce", "transport",
+        b->line.transport, "secure", bench_line_secure(&b->line), "compress", b->codec ? b->codec : "none",
+        "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype), "ranks", b->line.ranks, "bytes",
+        (json_int_t)b->bytes, "calls", (json_int_t)b->time_count[MEASURED], "median_us", time.median * 1e6,
+        "p99_us", time.p99 * 1e6, "spread", time.spread, "bytes_per_s", (double)b->bytes / time.median, "vs",
+        b->codec ? "plain" : "memcpy", "vs_median_us", vs.median * 1e6, "ratio", time.median / vs.median,
+        "bytes_sent", (json_int_t)b->sent_len[MEASURED], "ok", b->good);
+    if (b->codec) {
+        if (hearth_compressor_explain(b->compressors[0], "gradient", how, sizeof how) < 0)
+            how[0] = 0;
+        row_text(row, "how", how);
+        row_real(row, "rate_bits_per_s", b->line.rate * 8);
+        row_real(row, "rtt_us", b->line.rtt_s * 1e6);
+        row_real(row, "vs_p99_us", vs.p99 * 1e6);
+        row_real(row, "speed_up", vs.median / time.median);
+        row_count(row, "vs_bytes_sent", b->sent_len[REFERENCE]);
+    } else {
+        row_choice(b, row);
+    }
+    listing_row(listing, row);
+    if (how[0] && !listing->doc)
+        printf("  %8s %s\n", "", how);
 }
 
 /* ---- the command ---- */
@@ -302,9 +395,9 @@ static void row_json(const struct allreduce_bench *b, const struct outcome *o, j
 /* What memcpy moves. */
 static int take_memory(struct allreduce_bench *b)
 {
-    size_t len = 64;
-    for (size_t i = 0; i < b->sizes.count; i++)
-        len = b->sizes.item[i] > len ? (b->sizes.item[i] + 63) / 64 * 64 : len;
+    size_t len = bench_largest(&b->sizes);
+    if (b->codec)
+        return EXIT_GOOD;
     b->copy_source = aligned_alloc(64, len);
     b->copy_target = aligned_alloc(64, len);
     if (!b->copy_source || !b->copy_target)
@@ -315,47 +408,70 @@ static int take_memory(struct allreduce_bench *b)
     return EXIT_GOOD;
 }
 
-static int run_sizes(struct allreduce_bench *b, json_t *doc)
+static int open_compressors(struct allreduce_bench *b)
+{
+    struct hearth_compressor_config config;
+    hearth_compressor_config_init(&config);
+    config.codec = b->codec;
+    config.vectors = 1;
+    config.min_count = 0;
+    for (int r = 0; b->codec && r < b->nodes.ranks; r++) {
+        if (hearth_compressor_open(b->nodes.list[r].group, &config, &b->compressors[r]))
+            return command_fail("bench allreduce", "node %d: %s", r, hearth_error_text());
+    }
+    return EXIT_GOOD;
+}
+
+static void close_compressors(struct allreduce_bench *b)
+{
+    for (int r = 0; r < b->nodes.ranks; r++) {
+        hearth_compressor_close(b->compressors[r]);
+        b->compressors[r] = NULL;
+    }
+}
+
+/* Each size begins without a past. */
+static int run_sizes(struct allreduce_bench *b, const struct listing *listing)
 {
     struct progress progress;
     int wrong = 0, code = EXIT_GOOD;
-    if (!doc)
-        show_head(b);
+    show_head(b, listing);
     progress_start(&progress, "bench allreduce");
     for (size_t i = 0; i < b->sizes.count && !code; i++) {
-        struct outcome outcome = {.right = true};
         b->bytes = b->sizes.item[i];
-        code = measure(b, &progress, (double)i / (double)b->sizes.count, &outcome);
+        b->good = true;
+        code = open_compressors(b);
+        if (!code)
+            code = measure(b, &progress, i);
         progress_hide(&progress);
-        if (code)
-            break;
-        note_choice(b, &outcome);
-        if (doc)
-            row_json(b, &outcome, doc_row(doc));
-        else
-            show_row(b, &outcome);
-        wrong += !outcome.right;
+        if (!code)
+            show_row(b, listing);
+        wrong += !b->good;
+        close_compressors(b);
     }
     return wrong ? EXIT_FAILED_CHECK : code;
 }
 
-static int run_bench(struct allreduce_bench *b, json_t *doc)
+static int run_bench(struct allreduce_bench *b, int argc, char **argv)
 {
-    const struct bench_wants wants = {.line = &b->line, .sizes = &b->sizes, .log = catch_plan, .log_arg = b};
+    struct listing listing = {b->codec ? compressed_columns : plain_columns,
+                              sizeof plain_columns / sizeof *plain_columns, NULL};
+    if (!listing_open(&listing, b->json, argc, argv))
+        return EXIT_FAILED_CHECK;
     hearth_opts_init(&b->opts);
     b->opts.algo = (enum hearth_algo)b->algo;
-    int code = bench_nodes_open(&b->nodes, &wants);
+    int code = bench_nodes_open(&b->nodes, &b->line, &b->sizes, b->codec, catch_plan, b);
     if (!code)
         code = take_memory(b);
     if (!code)
-        code = run_sizes(b, doc);
+        code = run_sizes(b, &listing);
     bench_nodes_close(&b->nodes);
     free(b->copy_source);
     free(b->copy_target);
-    return code;
+    return listing_close(&listing, code);
 }
 
-static int check_bench(struct allreduce_bench *b, const struct usage *usage)
+static int check_args(struct allreduce_bench *b, const struct usage *usage)
 {
     b->element_len = hearth_dtype_size((enum hearth_dtype)b->dtype);
     for (size_t i = 0; i < b->sizes.count; i++) {
@@ -371,20 +487,6 @@ static int check_bench(struct allreduce_bench *b, const struct usage *usage)
     return bench_line_check(&b->line, usage);
 }
 
-static int run_either(struct allreduce_bench *b, int argc, char **argv)
-{
-    const struct compressed_bench compressed = {.line = b->line,
-                                                .codec = b->codec,
-                                                .algo = (enum hearth_algo)b->algo,
-                                                .iters = b->iters,
-                                                .sizes = &b->sizes};
-    json_t *doc = NULL;
-    if (b->json && !(doc = doc_open(argc, argv)))
-        return EXIT_FAILED_CHECK;
-    int code = b->codec ? bench_compressed(&compressed, doc) : run_bench(b, doc);
-    return doc && !doc_close(doc) ? EXIT_FAILED_CHECK : code;
-}
-
 int bench_allreduce(int argc, char **argv)
 {
     struct allreduce_bench *b = calloc(1, sizeof *b); /* large: it holds the times */
@@ -398,7 +500,7 @@ int bench_allreduce(int argc, char **argv)
         {"transport", ARG_TEXT, &b->line.transport,
          .about = "what joins the nodes: " BENCH_TRANSPORTS " (default mem)", .value_name = "NAME"},
         {"ranks", ARG_INT, &b->line.ranks, .about = "nodes, one thread each (default 4)", .min = 1,
-         .max = RANKS_MAX},
+         .max = BENCH_RANKS_MAX},
         {"bytes", ARG_SIZES, &b->sizes, .about = "sizes of the buffer (default 4,1K,64K,1M,16M,100M)",
          .min = 1},
         {"dtype", ARG_CHOICE, &b->dtype, .about = "type of the elements (default f32)",
@@ -422,10 +524,26 @@ int bench_allreduce(int argc, char **argv)
         USAGE_ARGS(args)};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
-        code = check_bench(b, &usage);
+        code = check_args(b, &usage);
     if (code == ARGS_GO)
-        code = run_either(b, argc, argv);
+        code = run_bench(b, argc, argv);
     mutex_fini(&b->lock);
     free(b);
     return code;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    static const struct subcommand benches[] = {
+        {"allreduce", bench_allreduce, "all_reduce among nodes of this process, against memcpy",
+         "hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M"},
+        {"cluster", bench_cluster, "all_reduce across the machines where `hearth up` runs, verified",
+         "hearth bench cluster --sizes 1M,16M"},
+    };
+    static const struct subcommand_list all = {
+        " bench", "benchmark",
+        "How fast collectives are. On this machine each is measured side by side with a memcpy of the same\n"
+        "bytes in the same run; every result is verified. Exit code 1 if it is wrong.",
+        benches, sizeof benches / sizeof *benches};
+    return subcommand_run(&all, argc, argv);
 }

@@ -8,10 +8,9 @@
 #include "cli/cluster/cluster_open.h"
 #include "cli/commands.h"
 #include "cli/shared/args.h"
-#include "cli/shared/json.h"
+#include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/route.h"
-#include "cli/shared/table.h"
 
 #define PATIENCE_S      30.0
 #define MEASURE_S       10.0
@@ -33,7 +32,7 @@ struct cluster_bench_args {
     bool beaten; /* the bound, by a call */
     uint32_t rows;
     bool wrong;
-    json_t *doc;
+    struct listing listing;
     struct progress progress;
 };
 
@@ -83,65 +82,55 @@ static double bound_s(struct cluster_bench_args *b, const struct cluster_bench_r
 
 /* ---- showing ---- */
 
-static const int widths[] = {8, 9, 9, 10, 10, 9, 7, 0};
+#define COLUMN_COUNT 8
+static const struct column all_columns[COLUMN_COUNT] = {
+    {"bytes", "bytes", FORM_BYTES, .width = 8},
+    {"median", "median_us", FORM_US, .width = 9},
+    {"p99", "p99_us", FORM_US, .width = 9},
+    {"speed", "bytes_per_s", FORM_SPEED, .width = 10},
+    {"bus", "bus_bytes_per_s", FORM_SPEED, .width = 10},
+    {"bound", "vs_median_us", FORM_US, .width = 9, .none = "-"},
+    {"bound/", "ratio", FORM_RATIO, .width = 7, .none = "-"},
+    {"exact", "ok", FORM_EXACT, .width = 0}};
 
 static void show_head(const struct cluster_bench_args *b)
 {
+    struct column columns[COLUMN_COUNT];
     char names[NAMES_MAX];
-    cluster_names(b->group, true, names, sizeof names);
+    if (b->listing.doc)
+        return;
+    memcpy(columns, all_columns, sizeof columns);
+    cluster_names(b->group, names, sizeof names);
     printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
            hearth_group_size(b->group), paint(stdout, PAINT_NONE), names);
-    if (!is_plain(b))
+    if (!is_plain(b)) {
         printf("compressed by %s\n", b->plan.codec);
+        columns[COLUMN_COUNT - 1].head = "same";
+    }
     if (b->bound.narrowest > 0)
         printf("the narrowest line carries %s\n", text_rate(b->bound.narrowest).s);
     putchar('\n');
-    COLUMNS(widths, "bytes", "median", "p99", "speed", "bus", "bound", "bound/",
-            is_plain(b) ? "exact" : "same");
-    COLUMNS(widths, "", "", "", "", "", "", "time");
-}
-
-static void show_row(struct cluster_bench_args *b, const struct cluster_bench_row *row)
-{
-    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
-    COLUMNS(widths, text_bytes((double)row->bytes).s, text_time(row->time.median).s,
-            text_time(row->time.p99).s, text_speed(speed).s, text_speed(speed * bus_factor(b)).s,
-            bound > 0 ? text_time(bound).s : "-", bound > 0 ? text_ratio(bound / row->time.median).s : "-",
-            text_exact(row->right).s);
-}
-
-static void row_json(struct cluster_bench_args *b, const struct cluster_bench_row *row)
-{
-    json_t *out = doc_row(b->doc);
-    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
-    row_text(out, "name", "cluster");
-    row_text(out, "compress", b->plan.codec);
-    row_text(out, "dtype", "f32");
-    row_count(out, "ranks", (uint64_t)hearth_group_size(b->group));
-    row_count(out, "bytes", row->bytes);
-    row_count(out, "calls", b->plan.repeat);
-    row_real(out, "median_us", row->time.median * 1e6);
-    row_real(out, "p99_us", row->time.p99 * 1e6);
-    row_real(out, "spread", row->time.spread);
-    row_real(out, "bytes_per_s", speed);
-    row_real(out, "bus_bytes_per_s", speed * bus_factor(b));
-    if (bound > 0) {
-        row_text(out, "vs", "bound");
-        row_real(out, "vs_median_us", bound * 1e6);
-        row_real(out, "ratio", bound / row->time.median);
-    }
-    row_bool(out, "ok", row->right);
+    listing_head(&(struct listing){LISTING_COLUMNS(columns)});
+    printf("%70s\n", "time");
 }
 
 static void seen(void *arg, const struct cluster_bench_row *row)
 {
     struct cluster_bench_args *b = arg;
+    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
+    json_t *out = json_pack("{ss ss ss si sI si sf sf sf sf sf sb}", "name", "cluster", "compress",
+                            b->plan.codec, "dtype", "f32", "ranks", hearth_group_size(b->group), "bytes",
+                            (json_int_t)row->bytes, "calls", (int)b->plan.repeat, "median_us",
+                            row->time.median * 1e6, "p99_us", row->time.p99 * 1e6, "spread", row->time.spread,
+                            "bytes_per_s", speed, "bus_bytes_per_s", speed * bus_factor(b), "ok", row->right);
+    if (bound > 0) {
+        row_text(out, "vs", "bound");
+        row_real(out, "vs_median_us", bound * 1e6);
+        row_real(out, "ratio", bound / row->time.median);
+    }
     progress_hide(&b->progress);
     b->wrong = b->wrong || !row->right;
-    if (b->doc)
-        row_json(b, row);
-    else
-        show_row(b, row);
+    listing_row(&b->listing, out);
     progress_show(&b->progress, (double)++b->rows / (double)b->plan.size_count);
 }
 
@@ -158,15 +147,15 @@ static int measure(struct cluster_bench_args *b)
     bool ours = starter == hearth_group_rank(b->group);
     b->plan = plan.bench;
     if (!ours)
-        fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "
-                        "he asked for\n");
+        fprintf(stderr,
+                "hearth bench cluster: another machine began to measure at the same time: this is what "
+                "it asked for\n");
     find_bound(b);
-    if (!b->doc)
-        show_head(b);
+    show_head(b);
     progress_start(&b->progress, "bench cluster");
     status = cluster_bench_run(b->group, &b->plan, seen, b, NULL);
     progress_hide(&b->progress);
-    if (b->beaten && !b->doc)
+    if (b->beaten && !b->listing.doc)
         printf("\n  no bound: that was faster than the lines were measured before; short bursts may be\n");
     return status;
 }
@@ -199,7 +188,7 @@ static int check(struct cluster_bench_args *b, const struct usage *usage)
         b->plan.sizes[i] = b->sizes.item[i];
     }
     if (strlen(b->codec) >= CLUSTER_CODEC_MAX)
-        return args_refuse(usage, "--compress is longer than %d messages", CLUSTER_CODEC_MAX - 1);
+        return args_refuse(usage, "--compress is longer than %d characters", CLUSTER_CODEC_MAX - 1);
     if (hearth_codec_check(b->codec))
         return args_refuse(usage, "--compress: %s", hearth_error_text());
     snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);
@@ -212,7 +201,8 @@ int bench_cluster(int argc, char **argv)
 {
     struct cluster_bench_args b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
                                    .repeat = REPEAT_DEFAULT,
-                                   .codec = "none"};
+                                   .codec = "none",
+                                   .listing = {LISTING_COLUMNS(all_columns)}};
     const struct arg args[] = {
         {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
         {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},
@@ -233,20 +223,16 @@ int bench_cluster(int argc, char **argv)
         code = check(&b, &usage);
     if (code != ARGS_GO)
         return code;
-    const struct cluster_options options = {.seeds = b.seeds,
-                                            .bind = b.bind,
-                                            .health = -1,
-                                            .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
-                                            .form_timeout_ms = FORM_TIMEOUT_MS};
-    code = cluster_enter(&usage, &options, &b.cluster);
+    const struct hearth_config said = {.seeds = b.seeds,
+                                       .bind = b.bind,
+                                       .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
+                                       .form_timeout_ms = FORM_TIMEOUT_MS};
+    code = cluster_enter(&usage, &said, &b.cluster);
     if (code != ARGS_GO)
         return code;
-    if (b.json && !(b.doc = doc_open(argc, argv)))
-        code = EXIT_FAILED_CHECK;
-    else
-        code = run(&b, &usage);
-    if (b.doc && !doc_close(b.doc))
-        code = EXIT_FAILED_CHECK;
+    code = EXIT_FAILED_CHECK;
+    if (listing_open(&b.listing, b.json, argc, argv))
+        code = listing_close(&b.listing, run(&b, &usage));
     cluster_leave(&b.cluster);
     return code;
 }

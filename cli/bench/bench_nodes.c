@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/shared/secret_handover.h"
+#include "cli/shared/stats.h"
 #include "cli/shared/text.h"
 #include "node/local.h"
 
@@ -17,24 +18,30 @@ struct openers {
 
 int bench_line_check(const struct bench_line *line, const struct usage *usage)
 {
-    bool mem = strcmp(line->transport, "mem") == 0;
-    bool quic = strcmp(line->transport, "quic") == 0;
-    if (!mem && !quic && strcmp(line->transport, "tcp") != 0 && strcmp(line->transport, "shm") != 0)
+    static const char *const names[] = {"mem", "quic", "tcp", "shm"};
+    size_t at = 0, count = sizeof names / sizeof *names;
+    while (at < count && strcmp(line->transport, names[at]) != 0)
+        at++;
+    if (at == count)
         return args_refuse(usage, "--transport %s is not there; this version has: " BENCH_TRANSPORTS,
                            line->transport);
-    if (!mem && line->rtt_s > 0)
+    if (at > 0 && line->rtt_s > 0)
         return args_refuse(usage, "--rtt is for --transport mem; %s is as fast as it is", line->transport);
-    if (mem && line->plain)
-        return args_refuse(usage, "--plain is for tcp and shm; mem has no connections to encrypt");
-    if (quic && line->plain)
-        return args_refuse(usage, "--plain is for tcp and shm; quic is always encrypted");
+    if (at < 2 && line->plain)
+        return args_refuse(usage, "--plain is for tcp and shm; %s",
+                           at == 0 ? "mem has no connections to encrypt" : "quic is always encrypted");
     return ARGS_GO;
+}
+
+static bool is_memory(const struct bench_line *line)
+{
+    return strcmp(line->transport, "mem") == 0;
 }
 
 /* Memory of one process has no connections. */
 bool bench_line_secure(const struct bench_line *line)
 {
-    return strcmp(line->transport, "mem") != 0 && !secret_handover_is_plain(line->plain);
+    return !is_memory(line) && !secret_handover_is_plain(line->plain);
 }
 
 void bench_line_text(const struct bench_line *line, char *text, size_t size)
@@ -44,6 +51,26 @@ void bench_line_text(const struct bench_line *line, char *text, size_t size)
         len += snprintf(text + len, size - (size_t)len, ", %s a node", text_rate(line->rate).s);
     if (line->rtt_s > 0)
         snprintf(text + len, size - (size_t)len, ", rtt %s", text_time(line->rtt_s).s);
+}
+
+void bench_block_make(struct bench_block *block, enum hearth_dtype dtype, int sum_max, int ranks, int rank)
+{
+    size_t element_len = hearth_dtype_size(dtype);
+    for (int i = 0; i < BENCH_PERIOD; i++) {
+        int value = 0;
+        for (int r = 0; r < ranks; r++)
+            value += rank == RANK_NONE || rank == r ? (i * 31 + r * 17) % (sum_max / ranks + 1) : 0;
+        pattern_encode(dtype, value, block->bytes + (size_t)i * element_len);
+    }
+    block->len = BENCH_PERIOD * element_len;
+}
+
+size_t bench_largest(const struct arg_list *sizes)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < sizes->count; i++)
+        most = sizes->item[i] > most ? sizes->item[i] : most;
+    return (most + 63) / 64 * 64;
 }
 
 void bench_note_failure(struct bench_node *n, int status)
@@ -82,13 +109,12 @@ static int open_joined(struct openers *o, const struct bench_line *line)
 static int open_nodes(struct openers *o, const struct bench_line *line)
 {
     hearth_node *nodes[BENCH_RANKS_MAX];
-    bool mem = strcmp(line->transport, "mem") == 0;
     int status = hearth_config_env(&o->config);
     o->config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;
     o->config.log_level = HEARTH_LOG_DEBUG;
     if (line->rate > 0)
         o->config.rate = (uint64_t)(line->rate * 8);
-    if (status == HEARTH_OK && !mem)
+    if (status == HEARTH_OK && !is_memory(line))
         return open_joined(o, line);
     if (status == HEARTH_OK)
         status = local_open_far(&o->config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes);
@@ -99,39 +125,36 @@ static int open_nodes(struct openers *o, const struct bench_line *line)
     return EXIT_GOOD;
 }
 
-static int take_memory(struct bench_nodes *b, const struct bench_wants *wants)
+static int take_memory(struct bench_nodes *b, const struct arg_list *sizes, bool sources)
 {
-    size_t most = 0;
+    size_t most = bench_largest(sizes);
     bool enough = true;
-    for (size_t i = 0; i < wants->sizes->count; i++)
-        most = wants->sizes->item[i] > most ? wants->sizes->item[i] : most;
-    most = (most + 63) / 64 * 64;
     for (int r = 0; r < b->ranks && enough; r++) {
         b->list[r].group = hearth_node_world(b->list[r].node);
         enough = (b->list[r].buffer = aligned_alloc(64, most)) &&
-                 (!wants->sources || (b->list[r].source = aligned_alloc(64, most)));
+                 (!sources || (b->list[r].source = aligned_alloc(64, most)));
     }
     if (enough)
         return EXIT_GOOD;
     return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
-                        b->ranks * (1 + wants->sources), text_bytes((double)most).s);
+                        b->ranks * (1 + sources), text_bytes((double)most).s);
 }
 
-int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants)
+int bench_nodes_open(struct bench_nodes *b, const struct bench_line *line, const struct arg_list *sizes,
+                     bool sources, hearth_log_fn *log, void *log_arg)
 {
-    const struct bench_line *line = wants->line;
     struct openers o = {.nodes = b};
     *b = (struct bench_nodes){.ranks = 0};
-    if (strcmp(line->transport, "mem") != 0 && !secret_handover_here("bench allreduce", line->plain))
+    if (!is_memory(line) && !secret_handover_here("bench allreduce", line->plain))
         return EXIT_FAILED_CHECK;
     if (!rank_threads_open(&b->threads, line->ranks))
         return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
     b->ranks = line->ranks;
     hearth_config_init(&o.config);
-    o.config.log = wants->log;
-    o.config.log_arg = wants->log_arg;
+    o.config.log = log;
+    o.config.log_arg = log_arg;
     int code = open_nodes(&o, line);
-    return code ? code : take_memory(b, wants);
+    return code ? code : take_memory(b, sizes, sources);
 }
 
 void bench_nodes_close(struct bench_nodes *b)

@@ -6,6 +6,7 @@
 
 #include "cli/shared/args.h"
 #include "cli/shared/rank_threads.h"
+#include "core/types.h"
 
 #define BENCH_RANKS_MAX     64
 #define BENCH_TRANSPORTS    "mem, tcp, quic, shm"
@@ -25,6 +26,18 @@ bool bench_line_secure(const struct bench_line *line);
 /* ", transport mem, 100 Mbit/s, rtt 1 ms", into text. */
 void bench_line_text(const struct bench_line *line, char *text, size_t size);
 
+/* What buffers hold before and after a sum, repeated. The period is a prime, so that a piece at a wrong place
+ * shows. */
+#define BENCH_PERIOD 1021 /* elements */
+struct bench_block {
+    uint8_t bytes[BENCH_PERIOD * 8];
+    size_t len;
+};
+/* The input of a rank, or the sum of all (RANK_NONE), of which no element is above `sum_max`. */
+void bench_block_make(struct bench_block *block, enum hearth_dtype dtype, int sum_max, int ranks, int rank);
+
+size_t bench_largest(const struct arg_list *sizes); /* rounded up for aligned_alloc(64) */
+
 /* One of them, with its thread: what a job finds, and what became of it. */
 struct bench_node {
     hearth_node *node;
@@ -41,17 +54,10 @@ struct bench_nodes {
     struct bench_node list[BENCH_RANKS_MAX];
 };
 
-struct bench_wants {
-    const struct bench_line *line;
-    const struct arg_list *sizes;
-    bool sources;
-    hearth_log_fn *log;
-    void *log_arg;
-};
-
 /* Opens the nodes in this process, with a thread and memory for each. EXIT_GOOD, or another code after a
  * message; to be closed in either case. */
-int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants);
+int bench_nodes_open(struct bench_nodes *b, const struct bench_line *line, const struct arg_list *sizes,
+                     bool sources, hearth_log_fn *log, void *log_arg);
 void bench_nodes_close(struct bench_nodes *b);
 /* All do the job. EXIT_GOOD, or a message about a call that failed; `bytes` of each. */
 int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, size_t bytes);

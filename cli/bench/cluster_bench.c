@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared/stats.h"
+#include "cli/bench/bench_nodes.h"
 #include "os/clock.h"
 
-#define PERIOD     1021 /* elements of the pattern; a prime, so that a piece at a wrong place shows */
 #define SUM_MAX    4096 /* largest element of a result: exact in f32 */
 #define TIMEOUT_MS 120000
 
@@ -22,22 +21,6 @@ struct bench {
     double *times;                     /* [repeat] */
     bool plain;
 };
-
-static int input_at(int rank, int index, int ranks)
-{
-    return (index * 31 + rank * 17) % (SUM_MAX / ranks + 1);
-}
-
-static void make_block(const struct bench *b, bool sum, float block[PERIOD])
-{
-    int ranks = hearth_group_size(b->group), own = hearth_group_rank(b->group);
-    for (int i = 0; i < PERIOD; i++) {
-        int value = 0;
-        for (int r = 0; r < ranks; r++)
-            value += sum || r == own ? input_at(r, i, ranks) : 0;
-        block[i] = (float)value;
-    }
-}
 
 static int call(struct bench *b, size_t bytes)
 {
@@ -68,14 +51,14 @@ static int agree(struct bench *b, bool *good)
  */
 static int verify(struct bench *b, size_t bytes, bool *right)
 {
-    float block[PERIOD];
+    struct bench_block block;
     if (!b->plain) {
         int status = hearth_group_same(b->group, b->target, bytes, NULL, NULL);
         *right = *right && status == HEARTH_OK;
         return status == HEARTH_DIFFERS ? HEARTH_OK : status;
     }
-    make_block(b, true, block);
-    bool good = pattern_holds(b->target, bytes, block, sizeof block);
+    bench_block_make(&block, HEARTH_F32, SUM_MAX, hearth_group_size(b->group), RANK_NONE);
+    bool good = pattern_holds(b->target, bytes, block.bytes, block.len);
     int status = agree(b, &good);
     *right = *right && good;
     return status;
@@ -99,10 +82,10 @@ static int run_calls(struct bench *b, size_t bytes)
 
 static int run_size(struct bench *b, size_t bytes, struct cluster_bench_row *row)
 {
-    float block[PERIOD];
+    struct bench_block block;
     *row = (struct cluster_bench_row){.bytes = bytes, .right = true};
-    make_block(b, false, block);
-    pattern_fill(b->source, bytes, block, sizeof block);
+    bench_block_make(&block, HEARTH_F32, SUM_MAX, hearth_group_size(b->group), hearth_group_rank(b->group));
+    pattern_fill(b->source, bytes, block.bytes, block.len);
     prepare(b, bytes);
     if (b->residual)
         memset(b->residual, 0, bytes);

@@ -5,8 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "cli/cluster/cluster_plan.h"
-#include "cli/cluster/cluster_table.h"
+#include "cli/cluster/cluster_open.h"
 #include "cli/shared/stats.h"
 
 struct cluster_bench_row {

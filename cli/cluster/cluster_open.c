@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,63 +17,10 @@
 #include "os/thread.h"
 #include "security/vault.h"
 
-/* ---- Ctrl-C ---- */
-
-#define LOOK_MS 20
-
-static const int heard[] = {SIGINT, SIGTERM, SIGHUP};
-
-/* A command that waits for other machines is left in good order: it says goodbye to the cluster. */
-struct interrupt {
-    hearth_node *node;
-    int heard;
-    struct thread thread;
-    _Atomic(bool) over;
-    _Atomic(int) number; /* of the signal that came; 0: none */
-};
-
-static void listen_main(void *arg)
-{
-    struct interrupt *l = arg;
-    while (!atomic_load(&l->over)) {
-        struct pollfd item = {.fd = l->heard, .events = POLLIN};
-        (void)poll(&item, 1, LOOK_MS);
-        int number = signals_next();
-        if (number)
-            atomic_store(&l->number, number);
-        if (atomic_load(&l->number))
-            hearth_node_interrupt(l->node); /* again and again: the other thread may not wait yet */
-    }
-}
-
-/* From now on SIGINT, SIGTERM and SIGHUP interrupt what waits at the node. False: no thread or descriptor. */
-static bool interrupt_begin(struct interrupt *l, hearth_node *node)
-{
-    *l = (struct interrupt){.node = node};
-    l->heard = signals_open(heard, sizeof heard / sizeof *heard);
-    if (l->heard >= 0 && thread_start(&l->thread, "hearth-leave", listen_main, l) == HEARTH_OK)
-        return true;
-    signals_close(heard, sizeof heard / sizeof *heard);
-    return false;
-}
-
-static bool interrupt_asked(struct interrupt *l)
-{
-    return atomic_load(&l->number) != 0;
-}
-
-/* From now on they end the process again. The signal that came; 0: none. */
-static int interrupt_end(struct interrupt *l)
-{
-    atomic_store(&l->over, true);
-    thread_join(&l->thread);
-    signals_close(heard, sizeof heard / sizeof *heard);
-    int late = signals_next(); /* came while the thread ended */
-    return late ? late : atomic_load(&l->number);
-}
-
-#define SLICE_MS  100
-#define SETTLE_NS (NS_PER_S) /* nobody has come for so long: all are there */
+#define SLICE_MS     100
+#define SETTLE_NS    NS_PER_S       /* no machine has come for so long: all are there */
+#define PATIENCE_NS  (4 * NS_PER_S) /* for a call to end */
+#define INTERRUPT_MS 10
 
 const char *cluster_health_name(int index)
 {
@@ -84,28 +30,23 @@ const char *cluster_health_name(int index)
 
 /* ---- opening ---- */
 
-static void fill_config(struct hearth_config *config, const struct cluster_options *o)
+static void fill_config(struct hearth_config *config, const struct hearth_config *said)
 {
     config->peers = config->rendezvous = NULL;
     config->rank = -1;
     config->world_size = 0;
     config->discover = "mdns";
-    config->roles = o->roles;
-    if (o->seeds)
-        config->seeds = o->seeds;
-    if (o->bind)
-        config->bind = o->bind;
-    if (o->port > 0)
-        config->port = (uint16_t)o->port;
-    if (o->health >= 0)
-        config->health = cluster_health_name(o->health);
-    if (o->form_timeout_ms > 0)
-        config->form_timeout_ms = o->form_timeout_ms;
-    config->log = o->log;
-    config->log_arg = o->log_arg;
+    config->roles = said->roles;
+    config->seeds = said->seeds ? said->seeds : config->seeds;
+    config->bind = said->bind ? said->bind : config->bind;
+    config->port = said->port > 0 ? said->port : config->port;
+    config->health = said->health ? said->health : config->health;
+    config->form_timeout_ms = said->form_timeout_ms;
+    config->log = said->log;
+    config->log_arg = said->log_arg;
 }
 
-int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+int cluster_enter(const struct usage *usage, const struct hearth_config *said,
                   struct cluster_session *cluster)
 {
     struct hearth_config config;
@@ -118,7 +59,7 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     }
     hearth_config_init(&config);
     int status = hearth_config_env(&config);
-    fill_config(&config, options);
+    fill_config(&config, said);
     secret_token(cluster->handover.secret, token);
     if (cluster->handover.file[0])
         config.secret_file = cluster->handover.file; /* and the trust list beside it */
@@ -141,41 +82,80 @@ void cluster_leave(struct cluster_session *cluster)
     cluster->node = NULL;
 }
 
+/* ---- a call that waits ---- */
+
+enum { CALL_IDLE, CALL_BUSY, CALL_DONE };
+
+static void call_main(void *arg)
+{
+    struct node_call *call = arg;
+    call->work(call->arg);
+    atomic_store(&call->state, CALL_DONE);
+    if (call->ring)
+        call->ring(call->ring_arg);
+}
+
+bool node_call_start(struct node_call *call)
+{
+    if (atomic_load(&call->state) != CALL_IDLE || atomic_load(&call->quit))
+        return true;
+    atomic_store(&call->state, CALL_BUSY);
+    if (thread_start(&call->thread, "hearth-call", call_main, call) == HEARTH_OK)
+        return true;
+    atomic_store(&call->state, CALL_IDLE);
+    return false;
+}
+
+bool node_call_take(struct node_call *call)
+{
+    if (atomic_load(&call->state) != CALL_DONE)
+        return false;
+    thread_join(&call->thread);
+    atomic_store(&call->state, CALL_IDLE);
+    return true;
+}
+
+bool node_call_end(struct node_call *call)
+{
+    uint64_t end = clock_real() + PATIENCE_NS;
+    atomic_store(&call->quit, true);
+    while (atomic_load(&call->state) == CALL_BUSY && clock_real() < end) {
+        hearth_node_interrupt(call->node);
+        (void)poll(NULL, 0, INTERRUPT_MS);
+    }
+    node_call_take(call);
+    return atomic_load(&call->state) == CALL_IDLE;
+}
+
 /* ---- gathering ---- */
 
-struct wait {
+struct gather_call {
+    const struct usage *usage;
+    const struct cluster_gathering *what;
+    struct node_call call;
+    struct cluster_status *status;
     struct progress progress;
-    struct interrupt *interrupt;
-    uint64_t start_ns, patience_ns;
+    uint64_t start_ns;
+    hearth_group *group;
+    int code;
 };
 
-static bool wait_more(struct wait *w)
+/* Whether to wait another slice, of so many seconds in all. */
+static bool wait_more(struct gather_call *g, double patience_s)
 {
-    uint64_t passed = clock_real() - w->start_ns;
-    progress_show(&w->progress, (double)passed / (double)w->patience_ns);
-    return passed < w->patience_ns && !interrupt_asked(w->interrupt);
+    double passed_s = (double)(clock_real() - g->start_ns) / (double)NS_PER_S;
+    progress_show(&g->progress, passed_s / patience_s);
+    return passed_s < patience_s && !atomic_load(&g->call.quit) &&
+           node_cluster_status(g->call.node, g->status) == HEARTH_OK;
 }
 
-/* Until somebody else is there. The last error text says why not. */
-static int wait_for_company(struct cluster_session *cluster, struct wait *w)
+/* Until no more members with the role come. How many there are. */
+static int wait_for_all(struct gather_call *g)
 {
-    int status;
-    do
-        status = hearth_node_wait_for_peers(cluster->node, 1, SLICE_MS);
-    while (status == HEARTH_TIMEOUT && wait_more(w));
-    return status;
-}
-
-/* Until no more members with the role come. How many there are; negative: status. */
-static int wait_for_all(struct cluster_session *cluster, enum hearth_role role, struct wait *w)
-{
-    struct cluster_status *status = malloc(sizeof *status);
     uint64_t since = clock_real();
     int count = 0;
-    while (status && wait_more(w)) {
-        if (node_cluster_status(cluster->node, status))
-            break;
-        int now = cluster_status_count(status, role);
+    while (wait_more(g, g->what->patience_s)) {
+        int now = cluster_status_count(g->status, g->what->role);
         if (now != count)
             since = clock_real();
         count = now;
@@ -183,80 +163,89 @@ static int wait_for_all(struct cluster_session *cluster, enum hearth_role role, 
             break;
         (void)poll(NULL, 0, SLICE_MS);
     }
-    free(status);
-    return status ? count : HEARTH_NO_MEMORY;
+    return count;
 }
 
 /* The cluster measures new members by itself, but not while they run a job. */
-static void wait_for_paths(struct cluster_session *cluster, const struct cluster_gathering *what,
-                           struct interrupt *interrupt)
+static void wait_for_paths(struct gather_call *g)
 {
-    struct wait w = {.interrupt = interrupt,
-                     .start_ns = clock_real(),
-                     .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
-    struct cluster_status *status = malloc(sizeof *status);
-    progress_start(&w.progress, "measuring the ways");
-    while (status && wait_more(&w) && node_cluster_status(cluster->node, status) == HEARTH_OK &&
-           !cluster_status_measured(status, what->role))
+    progress_start(&g->progress, "measuring the ways");
+    g->start_ns = clock_real();
+    while (wait_more(g, g->what->measure_s) && !cluster_status_measured(g->status, g->what->role))
         (void)poll(NULL, 0, SLICE_MS);
-    progress_hide(&w.progress);
-    free(status);
+    progress_hide(&g->progress);
 }
 
-static int fail(const struct usage *usage, struct wait *w)
+/* The others, then the job. The last error text says why not. */
+static int gather(struct gather_call *g)
 {
-    progress_hide(&w->progress);
-    return interrupt_asked(w->interrupt) ? EXIT_FAILED_CHECK
-                                         : command_fail(usage->name, "%s", hearth_error_text());
+    int status, count;
+    g->start_ns = clock_real();
+    progress_start(&g->progress, "finding the others");
+    do
+        status = hearth_node_wait_for_peers(g->call.node, 1, SLICE_MS);
+    while (status == HEARTH_TIMEOUT && wait_more(g, g->what->patience_s));
+    count = status ? 0 : wait_for_all(g);
+    progress_hide(&g->progress);
+    if (!status && count == 0 && !atomic_load(&g->call.quit))
+        return command_fail(g->usage->name, "%s", g->what->nobody);
+    if (!status && g->what->measure_s > 0)
+        wait_for_paths(g);
+    if (!status && !atomic_load(&g->call.quit))
+        status = hearth_group_form(g->call.node, g->what->job, count + 1, NULL, &g->group);
+    if (!status && g->group)
+        return ARGS_GO;
+    return atomic_load(&g->call.quit) ? EXIT_FAILED_CHECK
+                                      : command_fail(g->usage->name, "%s", hearth_error_text());
 }
 
-static int gather(const struct usage *usage, struct cluster_session *cluster,
-                  const struct cluster_gathering *what, struct interrupt *interrupt, hearth_group **group)
+static void gather_main(void *arg)
 {
-    struct wait w = {.interrupt = interrupt,
-                     .start_ns = clock_real(),
-                     .patience_ns = (uint64_t)(what->patience_s * (double)NS_PER_S)};
-    progress_start(&w.progress, "finding the others");
-    if (wait_for_company(cluster, &w))
-        return fail(usage, &w);
-    int count = wait_for_all(cluster, what->role, &w);
-    if (count < 0 || interrupt_asked(interrupt))
-        return fail(usage, &w);
-    if (count == 0) {
-        progress_hide(&w.progress);
-        return command_fail(usage->name, "%s", what->nobody);
-    }
-    progress_hide(&w.progress);
-    if (what->measure_s > 0)
-        wait_for_paths(cluster, what, interrupt);
-    if (interrupt_asked(interrupt) || hearth_group_form(cluster->node, what->job, count + 1, NULL, group))
-        return fail(usage, &w);
-    progress_hide(&w.progress);
-    return ARGS_GO;
+    struct gather_call *g = arg;
+    g->code = gather(g);
 }
 
+/* A command that waits for other machines is left in good order: it says goodbye to the cluster. */
 int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
                    const struct cluster_gathering *what, hearth_group **group)
 {
-    struct interrupt interrupt;
-    if (!interrupt_begin(&interrupt, cluster->node))
-        return command_fail(usage->name, "no thread or descriptor to hear signals");
-    int code = gather(usage, cluster, what, &interrupt, group), number = interrupt_end(&interrupt);
-    return number ? 128 + number : code;
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP};
+    size_t count = sizeof list / sizeof *list;
+    struct gather_call g = {.usage = usage, .what = what, .status = malloc(sizeof *g.status)};
+    int number = 0, heard = signals_open(list, count);
+    g.call = (struct node_call){.node = cluster->node, .work = gather_main, .arg = &g};
+    if (!g.status || heard < 0 || !node_call_start(&g.call)) {
+        signals_close(list, count);
+        free(g.status);
+        return command_fail(usage->name, "no memory, thread or descriptor to wait for other machines");
+    }
+    while (!node_call_take(&g.call)) {
+        struct pollfd item = {.fd = heard, .events = POLLIN};
+        (void)poll(&item, 1, INTERRUPT_MS);
+        int next = signals_next();
+        number = next ? next : number;
+        if (number) { /* again and again: the thread may not wait yet */
+            atomic_store(&g.call.quit, true);
+            hearth_node_interrupt(cluster->node);
+        }
+    }
+    signals_close(list, count);
+    int late = signals_next(); /* came while the thread ended */
+    free(g.status);
+    *group = g.group;
+    number = late ? late : number;
+    if (number && g.code == ARGS_GO)
+        hearth_group_close(g.group);
+    return number ? 128 + number : g.code;
 }
 
-void cluster_names(hearth_group *group, bool self, char *text, size_t size)
+void cluster_names(hearth_group *group, char *text, size_t size)
 {
-    int count = hearth_group_size(group), named = 0, last = count - 1;
-    size_t at = 0;
+    int count = hearth_group_size(group);
     text[0] = 0;
-    if (!self && last == hearth_group_rank(group))
-        last--;
-    for (int rank = 0; rank < count && at < size; rank++) {
+    for (int rank = 0; rank < count; rank++) {
         struct hearth_member member = {.size = sizeof member};
-        if ((!self && rank == hearth_group_rank(group)) || hearth_group_member(group, rank, &member))
-            continue;
-        const char *between = named++ == 0 ? "" : rank == last ? " and " : ", ";
-        at += (size_t)snprintf(text + at, size - at, "%s%s", between, member.name);
+        if (hearth_group_member(group, rank, &member) == HEARTH_OK)
+            name_list_add(text, size, member.name, rank, count);
     }
 }

@@ -223,16 +223,10 @@ static void cross_out(struct hearth_member *list, int *count, const char *id)
     }
 }
 
-static void say_gone(const struct hearth_member *list, int count, char *text, size_t size)
+void name_list_add(char *text, size_t size, const char *name, int index, int count)
 {
-    size_t at = 0;
-    snprintf(text, size, "a member");
-    for (int i = 0; i < count && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s%s",
-                               i == 0           ? ""
-                               : i == count - 1 ? " and "
-                                                : ", ",
-                               list[i].name[0] ? list[i].name : "a member");
+    size_t at = strlen(text);
+    snprintf(text + at, size - at, "%s%s", index == 0 ? "" : index == count - 1 ? " and " : ", ", name);
 }
 
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size)
@@ -246,7 +240,9 @@ int cluster_form_again(hearth_node *node, const char *job, hearth_group **group,
         next = list_members(*group, &now);
     for (int i = 0; old && next && i < now; i++)
         cross_out(old, &before, next[i].id);
-    say_gone(old, old && next ? before : 0, gone, size);
+    snprintf(gone, size, "%s", old && next && before > 0 ? "" : "a member");
+    for (int i = 0; old && next && i < before; i++)
+        name_list_add(gone, size, old[i].name[0] ? old[i].name : "a member", i, before);
     free(old);
     free(next);
     return status;

@@ -61,3 +61,6 @@ bool cluster_lost(int status);
 /* After that: forms the job again with those that are left, at least two, and says who is gone, like "anna
  * and ben". On failure *group is NULL; hearth_error_text says why. */
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size);
+
+/* "anna, ben and carl": appends the name that has this index of so many. */
+void name_list_add(char *text, size_t size, const char *name, int index, int count);

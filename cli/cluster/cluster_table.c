@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The members of a home cluster for people. */
-#include "cli/cluster/cluster_table.h"
-
 #include <string.h>
 
+#include "cli/cluster/cluster_open.h"
 #include "cli/shared/table.h"
 #include "security/node_key.h"
 
@@ -128,13 +127,6 @@ void cluster_line(FILE *file, const char *text, time_t now)
         strftime(clock, sizeof clock, "%H:%M:%S", &tm);
     fprintf(file, "%s %s\n", clock, plain_text(text, plain, sizeof plain));
     fflush(file);
-}
-
-void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now)
-{
-    char text[512];
-    cluster_event_text(event, text, sizeof text);
-    cluster_line(file, text, now);
 }
 
 /* ---- questions ---- */

@@ -7,16 +7,15 @@
 #include "cli/commands.h"
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
-#include "cli/shared/json.h"
-#include "cli/shared/text.h"
+#include "cli/shared/listing.h"
 #include "cluster/job_store.h"
 
 struct job_command {
     const char *name, *key_file; /* as given */
-    bool json;
     char path[HOME_PATH_MAX + sizeof JOB_STORE_TAIL];
-    struct heap *heap;
-    json_t *doc;
+    struct heap heap;
+    struct listing listing;
+    bool json;
     int argc, shown;
     char **argv;
 };
@@ -35,49 +34,38 @@ static void print_memory(const struct job_memory *memory)
     putchar('\n');
 }
 
-static void memory_json(json_t *doc, const struct job_memory *memory)
-{
-    char text[24];
-    json_t *row = doc_row(doc);
-    row_text(row, "name", "job");
-    row_text(row, "job", memory->job);
-    snprintf(text, sizeof text, "%016" PRIx64, memory->ran.instance);
-    row_text(row, "instance", text);
-    row_count(row, "epoch", memory->ran.epoch);
-    for (int i = 0; i < memory->ran.size; i++) {
-        char id[NODE_ID_TEXT];
-        json_t *member = doc_row(doc);
-        node_id_text(&memory->ran.members[i].id.node, id);
-        row_text(member, "name", "job.member");
-        row_text(member, "job", memory->job);
-        row_text(member, "node_id", id);
-        row_text(member, "label", memory->ran.members[i].name);
-        row_bool(member, "leader", i == memory->ran.leader);
-    }
-}
-
 static void show_memory(void *arg, const struct job_memory *memory)
 {
     struct job_command *job = arg;
+    char text[NODE_ID_TEXT];
     job->shown++;
-    if (job->doc)
-        memory_json(job->doc, memory);
-    else
+    if (!job->json) {
         print_memory(memory);
+        return;
+    }
+    snprintf(text, sizeof text, "%016" PRIx64, memory->ran.instance);
+    listing_row(&job->listing, json_pack("{ss ss ss sI}", "name", "job", "job", memory->job, "instance", text,
+                                         "epoch", (json_int_t)memory->ran.epoch));
+    for (int i = 0; i < memory->ran.size; i++) {
+        node_id_text(&memory->ran.members[i].id.node, text);
+        listing_row(&job->listing,
+                    json_pack("{ss ss ss ss sb}", "name", "job.member", "job", memory->job, "node_id", text,
+                              "label", memory->ran.members[i].name, "leader", i == memory->ran.leader));
+    }
 }
 
 static int job_list(struct job_command *job, const struct usage *usage)
 {
     struct error error;
-    if (job->json && !(job->doc = doc_open(job->argc, job->argv)))
-        return command_fail(usage->name, "no memory");
-    int status = job_file_each(job->heap, job->path, show_memory, job, &error);
-    bool written = job->doc ? doc_close(job->doc) : true;
+    if (!listing_open(&job->listing, job->json, job->argc, job->argv))
+        return EXIT_FAILED_CHECK;
+    int status = job_file_each(&job->heap, job->path, show_memory, job, &error);
+    int code = listing_close(&job->listing, EXIT_GOOD);
     if (status)
         return command_fail(usage->name, "%s", error.text);
     if (!job->json && job->shown == 0)
         printf("This machine remembers no job.\n");
-    return written && fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return code ? code : print_done();
 }
 
 /* ---- forgetting ---- */
@@ -89,49 +77,26 @@ static int job_forget(struct job_command *job, const struct usage *usage)
     if (!job_name_ok(job->name))
         return args_refuse(usage, "'%.80s' is no job's name: it has 1 to %d printable characters", job->name,
                            JOB_NAME_MAX - 1);
-    if (job_file_forget(job->heap, job->path, job->name, &gone, &error))
+    if (job_file_forget(&job->heap, job->path, job->name, &gone, &error))
         return command_fail(usage->name, "%s", error.text);
-    if (job->json) {
-        json_t *doc = doc_open(job->argc, job->argv), *row = doc ? doc_row(doc) : NULL;
-        if (!doc)
-            return command_fail(usage->name, "no memory");
-        row_text(row, "name", "job.forget");
-        row_text(row, "job", job->name);
-        row_bool(row, "forgotten", gone > 0);
-        return doc_close(doc) ? EXIT_GOOD : EXIT_FAILED_CHECK;
-    }
+    if (job->json)
+        return listing_one(
+            job->argc, job->argv,
+            json_pack("{ss ss sb}", "name", "job.forget", "job", job->name, "forgotten", gone > 0));
     if (gone > 0)
         printf("Forgotten: %s. A program that waits for it notices within seconds; others that remember it "
-               "must be "
-               "told too.\n",
+               "must be told too.\n",
                job->name);
     else
         printf("This machine does not remember %s.\n", job->name);
-    return fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return print_done();
 }
 
 /* ---- the commands ---- */
 
-static const struct job_action {
-    const char *name, *full_name;
-    int (*run)(struct job_command *job, const struct usage *usage);
-    const char *about, *example;
-} deeds[] = {
-    {"list", "job list", job_list,
-     "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
-     "others: they may still run there. It begins none of them anew before so many of their members are back "
-     "that the missing ones cannot go on.",
-     "hearth job list"},
-    {"forget", "job forget", job_forget,
-     "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting for "
-     "those who ran it. If they do run it, there are two of it, and when they meet one ends. Every machine "
-     "that waits must be told.",
-     "hearth job forget train"},
-};
-
 static int run_deed(int argc, char **argv)
 {
-    const struct job_action *deed = &deeds[strcmp(argv[1], deeds[0].name) != 0];
+    bool list = strcmp(argv[1], "list") == 0;
     struct job_command job = {.argc = argc, .argv = argv};
     char key[HOME_PATH_MAX];
     const struct arg args[] = {
@@ -142,21 +107,26 @@ static int run_deed(int argc, char **argv)
              " (default: HEARTH_KEY_FILE, else node.key in $XDG_CONFIG_HOME/hearth or ~/.config/hearth)"},
         {"json", ARG_FLAG, &job.json, .about = "print one JSON object"},
     };
-    size_t skipped = deed->run == job_list;
-    const struct usage usage = {deed->full_name, deed->about, deed->example, .args = args + skipped,
-                                .count = sizeof args / sizeof *args - skipped};
-    int code = args_parse(&usage, argc - 1, argv + 1);
+    const struct usage usages[] = {
+        {"job forget",
+         "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting "
+         "for those who ran it. If they do run it, there are two of it, and when they meet one ends. Every "
+         "machine that waits must be told.",
+         "hearth job forget train", USAGE_ARGS(args)},
+        {"job list",
+         "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
+         "others: they may still run there. It begins none of them anew before so many of their members are "
+         "back that the missing ones cannot go on.",
+         "hearth job list", .args = args + 1, .count = sizeof args / sizeof *args - 1}};
+    const struct usage *usage = &usages[list];
+    int code = args_parse(usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
-        code = home_key_file(&usage, job.key_file, key);
+        code = home_key_file(usage, job.key_file, key);
     if (code != ARGS_GO)
         return code;
     snprintf(job.path, sizeof job.path, "%s" JOB_STORE_TAIL, key);
-    job.heap = heap_open(0);
-    if (!job.heap)
-        return command_fail(usage.name, "no memory");
-    code = deed->run(&job, &usage);
-    heap_close(job.heap);
-    return code;
+    heap_init(&job.heap, 0);
+    return list ? job_list(&job, usage) : job_forget(&job, usage);
 }
 
 int cmd_job(int argc, char **argv)

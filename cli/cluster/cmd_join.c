@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth join: stores the secret of a cluster that another machine has made. */
+/* hearth id, init and join: who this node is, and the secret of its cluster. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,15 +13,140 @@
 #include "cli/commands.h"
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
+#include "cli/shared/listing.h"
 #include "cli/shared/signals.h"
+#include "security/node_key.h"
 #include "security/secret.h"
 #include "security/vault.h"
+
+#define NODE_ID_DIGITS 64
+#define WARNING                                                                                              \
+    "Whoever has this token is in: show it to nobody, and send it only where nobody else reads along."
+
+/* What the user says of a secret, and where it lies. */
+struct secret_args {
+    const char *word, *secret_file; /* word: the cluster's name, or the token */
+    bool replace, json;
+    char path[HOME_PATH_MAX];
+};
+
+/* ---- id ---- */
+
+int cmd_id(int argc, char **argv)
+{
+    const char *key_file = NULL;
+    bool json = false;
+    const struct arg args[] = {
+        {"key-file", ARG_TEXT, &key_file, .value_name = "FILE",
+         .about = "the key (default: HEARTH_KEY_FILE, else node.key in $XDG_CONFIG_HOME/hearth or "
+                  "~/.config/hearth)"},
+        {"json", ARG_FLAG, &json, .about = "print one JSON object"},
+    };
+    const struct usage usage = {
+        "id",
+        "Shows who this node is to others: its id is the hash of its public key. The key is made on first "
+        "use. The id is no secret: the other machines' `hearth trust add` takes it. The key file is one: "
+        "never copy it to another machine.",
+        "hearth id", USAGE_ARGS(args)};
+    char path[HOME_PATH_MAX], text[NODE_ID_TEXT], brief[NODE_ID_SHORT];
+    struct node_key *key = NULL;
+    struct error error;
+    int code = args_parse(&usage, argc, argv);
+    if (code == ARGS_GO)
+        code = home_key_file(&usage, key_file, path);
+    if (code != ARGS_GO)
+        return code;
+    bool new = access(path, F_OK) != 0;
+    if (node_key_load(path, &key, &error))
+        return command_fail("id", "%s", error.text);
+    node_id_text(node_key_id(key), text);
+    node_id_short(node_key_id(key), brief);
+    node_key_close(key);
+    if (json)
+        return listing_one(argc, argv,
+                           json_pack("{ss ss ss ss sb}", "name", "id", "short", brief, "node_id", text,
+                                     "key_file", path, "new", new));
+    printf("short form  %s\nnode id     %s\nkey file    %s%s\n", brief, text, path,
+           new ? " (made just now)" : "");
+    return print_done();
+}
+
+/* ---- init ---- */
+
+static int show_secret(const struct secret_args *init, const struct secret *secret, int argc, char **argv)
+{
+    const char *bold = paint(stdout, PAINT_BOLD), *none = paint(stdout, PAINT_NONE);
+    char token[SECRET_TOKEN_MAX], place[NAMESPACE_TEXT];
+    int code;
+    secret_token(secret, token);
+    namespace_text(secret_namespace(secret), place);
+    if (init->json) {
+        fprintf(stderr, "%s\n", WARNING);
+        code = listing_one(argc, argv,
+                           json_pack("{ss ss ss ss ss}", "name", "init", "cluster", secret_name(secret),
+                                     "namespace", place, "secret_file", init->path, "token", token));
+    } else {
+        printf("The cluster '%s' has a secret now, in %s\n\n", secret_name(secret), init->path);
+        printf("Type this on each of the other machines:\n\n  %shearth join %s%s\n\n", bold, token, none);
+        printf("%s\n", WARNING);
+        printf("`hearth join` alone asks for the token: then it stands in no history and no process list.\n");
+        code = print_done();
+    }
+    wipe(token, sizeof token);
+    return code;
+}
+
+static int make_secret(const struct secret_args *init, const struct usage *usage, int argc, char **argv)
+{
+    struct secret *secret = NULL;
+    struct error error;
+    if (!init->replace && access(init->path, F_OK) == 0)
+        return command_fail(usage->name,
+                            "there is a secret already, and nothing was changed: %s\nThe file holds the "
+                            "token for more machines. To begin anew: hearth init --replace, and every "
+                            "machine\nmust join again.",
+                            init->path); /* those that have the old secret stay together without us */
+    int status = secret_draw(init->word, &secret, &error);
+    if (status == HEARTH_INVALID)
+        return args_refuse(usage, "%s; to take a token from another machine: hearth join", error.text);
+    if (!status)
+        status = secret_store(secret, init->path, init->replace, &error);
+    int code = status ? command_fail(usage->name, "%s", error.text) : show_secret(init, secret, argc, argv);
+    secret_close(secret);
+    if (code == EXIT_GOOD && init->replace)
+        home_note_trust(usage, init->path);
+    return code;
+}
+
+int cmd_init(int argc, char **argv)
+{
+    struct secret_args init = {.json = false};
+    const struct arg args[] = {
+        {"NAME", ARG_WORD, &init.word,
+         .about = "of the cluster, for people: up to 32 letters, digits, '-', '_', '.' (default hearth)"},
+        {"replace", ARG_FLAG, &init.replace,
+         .about = "a new secret takes the place of one that is there; every machine must join again"},
+        {"secret-file", ARG_TEXT, &init.secret_file, .value_name = "FILE",
+         .about = "where to " HOME_SECRET_ABOUT},
+        {"json", ARG_FLAG, &init.json, .about = "print one JSON object, with the token"},
+    };
+    const struct usage usage = {
+        "init",
+        "Makes the secret of a new cluster, stores it for this user, and prints the token with which the "
+        "other machines join. Only nodes that have the secret can talk to its members, read along or disturb "
+        "them.",
+        "hearth init home", USAGE_ARGS(args)};
+    int code = args_parse(&usage, argc, argv);
+    if (code == ARGS_GO)
+        code = home_secret_file(&usage, init.secret_file, init.path);
+    return code == ARGS_GO ? make_secret(&init, &usage, argc, argv) : code;
+}
+
+/* ---- the token, unseen ---- */
 
 #define ASK_MAX 512 /* with the final 0 */
 
 enum ask { ASK_GOOD, ASK_NOTHING, ASK_TOO_LONG, ASK_FAILED };
-
-/* ---- the token, unseen ---- */
 
 /* Nothing is buffered beyond `text`: what a library kept could not be wiped. `heard` < 0: nobody listens to
  * signals. Gives the signal that came, 0: none. */
@@ -83,13 +208,7 @@ static enum ask ask_hidden(const char *question, char text[static ASK_MAX])
     return result;
 }
 
-#define NODE_ID_DIGITS 64
-
-struct join {
-    const char *token, *secret_file; /* as given */
-    bool replace;
-    char path[HOME_PATH_MAX];
-};
+/* ---- join ---- */
 
 /* So that a list of processes does not show it longer than it must. The word is argv's, ours to change. */
 static void hide_word(int argc, char **argv, const char *word)
@@ -116,13 +235,13 @@ static int parse(const struct usage *usage, const char *text, const char *what, 
     return secret_parse(text, what, secret, &error) ? args_refuse(usage, "%s", error.text) : ARGS_GO;
 }
 
-static int read_token(struct join *join, const struct usage *usage, int argc, char **argv,
+static int read_token(struct secret_args *join, const struct usage *usage, int argc, char **argv,
                       struct secret **secret)
 {
     char text[ASK_MAX];
-    if (join->token && strcmp(join->token, "-") != 0) {
-        int code = parse(usage, join->token, "the token", secret);
-        hide_word(argc, argv, join->token);
+    if (join->word && strcmp(join->word, "-") != 0) {
+        int code = parse(usage, join->word, "the token", secret);
+        hide_word(argc, argv, join->word);
         return code;
     }
     int code = EXIT_FAILED_CHECK;
@@ -137,7 +256,7 @@ static int read_token(struct join *join, const struct usage *usage, int argc, ch
         code = args_refuse(usage, "what came on standard input is too long for a token");
         break;
     case ASK_FAILED:
-        fprintf(stderr, "hearth %s: standard input cannot be read\n", usage->name);
+        code = command_fail(usage->name, "standard input cannot be read");
         break;
     }
     wipe(text, sizeof text);
@@ -145,7 +264,8 @@ static int read_token(struct join *join, const struct usage *usage, int argc, ch
 }
 
 /* What is there now. ARGS_GO: the new one may be stored. */
-static int check_existing(const struct join *join, const struct usage *usage, const struct secret *secret)
+static int check_existing(const struct secret_args *join, const struct usage *usage,
+                          const struct secret *secret)
 {
     struct secret *have = NULL;
     struct error error;
@@ -159,21 +279,19 @@ static int check_existing(const struct join *join, const struct usage *usage, co
     if (memcmp(secret_bytes(have), secret_bytes(secret), SECRET_LEN) == 0) {
         printf("This user has joined the cluster '%s' already; nothing changes: %s\n", secret_name(have),
                join->path);
-        code = fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+        code = print_done();
     } else if (!join->replace) {
-        fprintf(
-            stderr,
-            "hearth %s: this user is in another cluster, '%s': %s\nTo leave that one for '%s': hearth join "
-            "--replace; to be in both: --secret-file FILE, and HEARTH_SECRET_FILE=FILE\nfor programs of "
-            "the second.\n",
-            usage->name, secret_name(have), join->path, secret_name(secret));
-        code = EXIT_FAILED_CHECK;
+        code = command_fail(usage->name,
+                            "this user is in another cluster, '%s': %s\nTo leave that one for '%s': hearth "
+                            "join --replace; to be in both: --secret-file FILE, and "
+                            "HEARTH_SECRET_FILE=FILE\nfor programs of the second.",
+                            secret_name(have), join->path, secret_name(secret));
     }
     secret_close(have);
     return code;
 }
 
-static int store(const struct join *join, const struct usage *usage, const struct secret *secret)
+static int store(const struct secret_args *join, const struct usage *usage, const struct secret *secret)
 {
     struct error error;
     int code = check_existing(join, usage, secret);
@@ -184,14 +302,14 @@ static int store(const struct join *join, const struct usage *usage, const struc
     printf("Joined the cluster '%s'; its secret is in %s\n", secret_name(secret), join->path);
     if (join->replace)
         home_note_trust(usage, join->path);
-    return fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return print_done();
 }
 
 int cmd_join(int argc, char **argv)
 {
-    struct join join = {.token = NULL};
+    struct secret_args join = {.json = false};
     const struct arg args[] = {
-        {"TOKEN", ARG_WORD, &join.token,
+        {"TOKEN", ARG_WORD, &join.word,
          .about = "as hearth init has printed it; - or nothing: it is read from standard input, unseen"},
         {"replace", ARG_FLAG, &join.replace, .about = "leave the cluster that this user is in"},
         {"secret-file", ARG_TEXT, &join.secret_file, .value_name = "FILE",
@@ -200,8 +318,7 @@ int cmd_join(int argc, char **argv)
     const struct usage usage = {
         "join",
         "Stores the secret of a cluster that `hearth init` has made on another machine. Without TOKEN it "
-        "asks "
-        "for it, so that it stands neither in the shell's history nor in a list of processes.",
+        "asks for it, so that it stands neither in the shell's history nor in a list of processes.",
         "hearth join", USAGE_ARGS(args)};
     struct secret *secret = NULL;
     int code = args_parse(&usage, argc, argv);

@@ -5,20 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/node_find.h"
 #include "cli/cluster/node_query.h"
 #include "cli/commands.h"
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
-#include "cli/shared/json.h"
-#include "cli/shared/text.h"
+#include "cli/shared/listing.h"
 #include "security/trust_list.h"
 
 struct trust {
     const char *id_text, *label, *secret_file; /* as given */
     bool json;
     char secret_path[HOME_PATH_MAX], path[HOME_PATH_MAX];
-    struct heap *heap;
+    struct heap heap;
     struct trust_list *list;
     int argc;
     char **argv;
@@ -41,21 +39,16 @@ static struct trust_tally count(const struct trust_list *list)
     return tally;
 }
 
-static const struct trust_entry *find(const struct trust_list *list, const struct node_id *id)
+static bool is_listed(const struct trust_list *list, const struct node_id *id)
 {
     for (int i = 0; i < trust_list_count(list); i++) {
         if (node_id_equal(&trust_list_entry(list, i)->id, id))
-            return trust_list_entry(list, i);
+            return true;
     }
-    return NULL;
+    return false;
 }
 
-/* ---- words ---- */
-
-static const char *state_text(const struct trust_entry *entry)
-{
-    return entry->revoked ? "revoked" : "allowed";
-}
+/* ---- showing ---- */
 
 static void explain(struct trust_tally tally)
 {
@@ -68,49 +61,36 @@ static void explain(struct trust_tally tally)
         printf("Everybody who has the secret may join: the list is empty.\n");
 }
 
-static bool print_text(const struct trust *trust)
+static int show(const struct trust *trust)
 {
-    char text[NODE_ID_TEXT], brief[NODE_ID_SHORT];
-    for (int i = 0; i < trust_list_count(trust->list); i++) {
+    struct listing listing = {.columns = NULL};
+    struct trust_tally tally = count(trust->list);
+    int entries = trust_list_count(trust->list);
+    if (!listing_open(&listing, trust->json, trust->argc, trust->argv))
+        return EXIT_FAILED_CHECK;
+    if (trust->json)
+        listing_row(&listing,
+                    json_pack("{ss ss sb si si}", "name", "trust.list", "file", trust->path, "allow_list",
+                              tally.allowed > 0, "allowed", tally.allowed, "revoked", tally.revoked));
+    for (int i = 0; i < entries; i++) {
         const struct trust_entry *entry = trust_list_entry(trust->list, i);
+        const char *state = entry->revoked ? "revoked" : "allowed";
+        char text[NODE_ID_TEXT], brief[NODE_ID_SHORT];
         node_id_text(&entry->id, text);
         node_id_short(&entry->id, brief);
-        printf("%s  %s  %s  %s\n", state_text(entry), brief, text, entry->name);
+        if (trust->json)
+            listing_row(&listing, json_pack("{ss ss ss ss ss}", "name", "trust.entry", "state", state,
+                                            "short", brief, "node_id", text, "label", entry->name));
+        else
+            printf("%s  %s  %s  %s\n", state, brief, text, entry->name);
     }
-    if (trust_list_count(trust->list) > 0)
+    if (trust->json)
+        return listing_close(&listing, EXIT_GOOD);
+    if (entries > 0)
         putchar('\n');
-    explain(count(trust->list));
+    explain(tally);
     printf("File: %s\n", trust->path);
-    return fflush(stdout) == 0;
-}
-
-static void entry_json(json_t *doc, const struct trust_entry *entry)
-{
-    char text[NODE_ID_TEXT], brief[NODE_ID_SHORT];
-    json_t *row = doc_row(doc);
-    node_id_text(&entry->id, text);
-    node_id_short(&entry->id, brief);
-    row_text(row, "name", "trust.entry");
-    row_text(row, "state", state_text(entry));
-    row_text(row, "short", brief);
-    row_text(row, "node_id", text);
-    row_text(row, "label", entry->name);
-}
-
-static bool print_json(const struct trust *trust)
-{
-    struct trust_tally tally = count(trust->list);
-    json_t *doc = doc_open(trust->argc, trust->argv), *row = doc ? doc_row(doc) : NULL;
-    if (!doc)
-        return false;
-    row_text(row, "name", "trust.list");
-    row_text(row, "file", trust->path);
-    row_bool(row, "allow_list", tally.allowed > 0);
-    row_count(row, "allowed", (uint64_t)tally.allowed);
-    row_count(row, "revoked", (uint64_t)tally.revoked);
-    for (int i = 0; i < trust_list_count(trust->list); i++)
-        entry_json(doc, trust_list_entry(trust->list, i));
-    return doc_close(doc);
+    return print_done();
 }
 
 /* A change may do more than it says: the first allowed node shuts all others out, the last that goes lets
@@ -146,17 +126,6 @@ static int find_named(const struct trust *trust, const struct usage *usage, stru
     return code;
 }
 
-/* A list beside no secret would be read by nobody. */
-static int check_secret(const struct trust *trust, const struct usage *usage)
-{
-    if (access(trust->secret_path, F_OK) == 0)
-        return ARGS_GO;
-    return command_fail(usage->name,
-                        "there is no cluster secret, so nobody would read this list: %s\nFirst: hearth init, "
-                        "or hearth join; or name another with --secret-file",
-                        trust->secret_path);
-}
-
 static int change(struct trust *trust, const struct usage *usage, const struct node_id *id,
                   const struct trust_entry *entry)
 {
@@ -165,7 +134,7 @@ static int change(struct trust *trust, const struct usage *usage, const struct n
     if (trust_list_set(trust->list, id, entry, &error))
         return command_fail(usage->name, "%s", error.text);
     warn_of_turn(usage, before, count(trust->list));
-    return (trust->json ? print_json(trust) : print_text(trust)) ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return show(trust);
 }
 
 static bool has_control(const char *text)
@@ -175,35 +144,35 @@ static bool has_control(const char *text)
     return *text;
 }
 
-static int trust_add(struct trust *trust, const struct usage *usage)
+static int set_entry(struct trust *trust, const struct usage *usage, bool revoked)
 {
     struct named_node found = {.name = ""};
     int code = find_named(trust, usage, &found);
     const char *label = trust->label ? trust->label : found.name;
-    struct trust_entry entry = {.revoked = false, .id = found.id};
+    struct trust_entry entry = {.revoked = revoked, .id = found.id};
     if (code == ARGS_GO && strlen(label) >= sizeof entry.name)
-        code = args_refuse(usage, "NAME is longer than %zu messages", sizeof entry.name - 1);
+        code = args_refuse(usage, "NAME is longer than %zu characters", sizeof entry.name - 1);
     if (code == ARGS_GO && has_control(label))
-        code = args_refuse(usage, "NAME has a message that cannot be shown, like the end of a line");
-    if (code == ARGS_GO)
-        code = check_secret(trust, usage);
+        code = args_refuse(usage, "NAME has a character that cannot be shown, like the end of a line");
+    if (code == ARGS_GO && access(trust->secret_path, F_OK) != 0)
+        code = command_fail(usage->name,
+                            "there is no cluster secret, so no node would read this list: %s\nFirst: hearth "
+                            "init, or hearth join; or name another with --secret-file",
+                            trust->secret_path);
     if (code != ARGS_GO)
         return code;
     snprintf(entry.name, sizeof entry.name, "%s", label);
     return change(trust, usage, &entry.id, &entry);
 }
 
+static int trust_add(struct trust *trust, const struct usage *usage)
+{
+    return set_entry(trust, usage, false);
+}
+
 static int trust_remove(struct trust *trust, const struct usage *usage)
 {
-    struct named_node found;
-    int code = find_named(trust, usage, &found);
-    if (code == ARGS_GO)
-        code = check_secret(trust, usage);
-    if (code != ARGS_GO)
-        return code;
-    struct trust_entry entry = {.revoked = true, .id = found.id};
-    snprintf(entry.name, sizeof entry.name, "%s", found.name);
-    return change(trust, usage, &entry.id, &entry);
+    return set_entry(trust, usage, true);
 }
 
 static int trust_forget(struct trust *trust, const struct usage *usage)
@@ -212,7 +181,7 @@ static int trust_forget(struct trust *trust, const struct usage *usage)
     int code = find_named(trust, usage, &found);
     if (code != ARGS_GO)
         return code;
-    if (!find(trust->list, &found.id))
+    if (!is_listed(trust->list, &found.id))
         return command_fail(usage->name, "this node is not on the list: %s", trust->path);
     return change(trust, usage, &found.id, NULL);
 }
@@ -222,7 +191,7 @@ static int trust_show(struct trust *trust, const struct usage *usage)
     if (access(trust->secret_path, F_OK) != 0)
         fprintf(stderr, "hearth %s: there is no cluster secret yet (hearth init, hearth join): %s\n",
                 usage->name, trust->secret_path);
-    return (trust->json ? print_json(trust) : print_text(trust)) ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return show(trust);
 }
 
 /* ---- the commands ---- */
@@ -230,25 +199,26 @@ static int trust_show(struct trust *trust, const struct usage *usage)
 static const struct trust_command {
     const char *name, *full_name;
     int (*run)(struct trust *trust, const struct usage *usage);
-    int words; /* it takes */
-    const char *about, *example;
+    size_t words; /* it takes */
+    const char *brief, *about, *example;
 } deeds[] = {
-    {"list", "trust list", trust_show, 0,
+    {"list", "trust list", trust_show, 0, "shows who is allowed and who is revoked",
      "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. With no allowed "
      "node everybody who has the secret may join; with one or more, only they.",
      "hearth trust list"},
-    {"add", "trust add", trust_add, 2,
+    {"add", "trust add", trust_add, 2, "allows a node; from the first on, only allowed nodes may join",
      "Allows a node. From the first allowed node on only those of the list may join: the others are shut out "
      "within a second, also when they are connected. A revoked node is allowed again by it.",
      "hearth trust add 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607 workstation"},
-    {"remove", "trust remove", trust_remove, 1,
+    {"remove", "trust remove", trust_remove, 1, "revokes a node: it is shut out at once, and stays out",
      "Revokes a node: its connections end within a second, and it never may join again. It still knows the "
      "secret, and could come with a new key: an allow-list, or a new secret (hearth init --replace), "
      "prevents that.",
      "hearth trust remove shelf"},
-    {"forget", "trust forget", trust_forget, 1,
+    {"forget", "trust forget", trust_forget, 1, "takes a node out of the list, allowed or revoked",
      "Takes a node out of the list, as if it had never been on it.", "hearth trust forget shelf"},
 };
+#define DEEDS (sizeof deeds / sizeof *deeds)
 
 static int open_list(struct trust *trust, const struct usage *usage)
 {
@@ -258,10 +228,8 @@ static int open_list(struct trust *trust, const struct usage *usage)
         return code;
     if (!home_trust_file(trust->secret_path, trust->path))
         return args_refuse(usage, "the path of the secret file is too long");
-    trust->heap = heap_open(0);
-    if (!trust->heap)
-        return command_fail(usage->name, "no memory");
-    return trust_list_open(trust->heap, trust->path, &trust->list, &error)
+    heap_init(&trust->heap, 0);
+    return trust_list_open(&trust->heap, trust->path, &trust->list, &error)
                ? command_fail(usage->name, "%s", error.text)
                : ARGS_GO;
 }
@@ -272,49 +240,36 @@ static int run_deed(int argc, char **argv)
     while (strcmp(deed->name, argv[1]) != 0)
         deed++;
     struct trust trust = {.argc = argc, .argv = argv};
-    const struct arg words[] = {
+    struct arg args[] = {
         {"NODE", ARG_WORD, &trust.id_text, .min = 1,
          .about = "the node: its id (`hearth id` shows it there), or short form or name as in hearth status"},
         {"NAME", ARG_WORD, &trust.label, .about = "for people"},
-    };
-    const struct arg flags[] = {
         {"secret-file", ARG_TEXT, &trust.secret_file, .value_name = "FILE",
          .about = "of the cluster; the list lies beside it, as FILE.trust " HOME_SECRET_ABOUT},
         {"json", ARG_FLAG, &trust.json, .about = "print one JSON object, with the whole list"},
     };
-    struct arg args[4];
-    size_t arg_count = 0;
-    for (int i = 0; i < deed->words; i++)
-        args[arg_count++] = words[i];
-    for (int i = 0; i < 2; i++)
-        args[arg_count++] = flags[i];
-    const struct usage usage = {deed->full_name, deed->about, deed->example, .args = args,
-                                .count = arg_count};
+    if (deed->words == 1)
+        args[1] = args[0];
+    const struct usage usage = {deed->full_name, deed->about, deed->example, .args = args + 2 - deed->words,
+                                .count = 2 + deed->words};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = open_list(&trust, &usage);
     if (code == ARGS_GO)
         code = deed->run(&trust, &usage);
     trust_list_close(trust.list);
-    if (trust.heap)
-        heap_close(trust.heap);
     return code;
 }
 
 int cmd_trust(int argc, char **argv)
 {
-    static const struct subcommand list[] = {
-        {"list", run_deed, "shows who is allowed and who is revoked", "hearth trust list"},
-        {"add", run_deed, "allows a node; from the first on, only allowed nodes may join",
-         "hearth trust add 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607 workstation"},
-        {"remove", run_deed, "revokes a node: it is shut out at once, and stays out",
-         "hearth trust remove shelf"},
-        {"forget", run_deed, "takes a node out of the list, allowed or revoked", "hearth trust forget shelf"},
-    };
-    static const struct subcommand_list all = {
+    struct subcommand list[DEEDS];
+    const struct subcommand_list all = {
         " trust", "trust command",
         "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
         "time: a change is effective within a second, also on connections that are there.",
-        list, sizeof list / sizeof *list};
+        list, DEEDS};
+    for (size_t i = 0; i < DEEDS; i++)
+        list[i] = (struct subcommand){deeds[i].name, run_deed, deeds[i].brief, deeds[i].example};
     return subcommand_run(&all, argc, argv);
 }

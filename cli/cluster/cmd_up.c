@@ -10,26 +10,33 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench/cluster_bench.h"
 #include "cli/cluster/cluster_open.h"
-#include "cli/cluster/cluster_table.h"
-#include "cli/cluster/up_program.h"
-#include "cli/cluster/up_task.h"
+#include "cli/cluster/up.h"
 #include "cli/commands.h"
+#include "cli/demo/cluster_demo.h"
 #include "cli/demo/demo.h"
-#include "cli/run/launch_message.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/signals.h"
 #include "cli/shared/text.h"
 #include "os/clock.h"
 
-#define FORM_TIMEOUT_MS 3000           /* forming is tried again and again: what it waits for is said */
-#define LOOK_MS         1000           /* the table is drawn anew, and the board of jobs is looked at */
-#define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end */
+#define FORM_TIMEOUT_MS 3000 /* forming is tried again and again: what it waits for is said */
+#define LOOK_MS         1000 /* the table is drawn anew, and the board of jobs is looked at */
 #define NOTE_MAX        512
 #define TASKS           2
 #define WANTED_MAX      16
 #define WANTED_NS       (30 * NS_PER_S)
+
+/* What a machine that is up does for others: it takes part in their measurements, and in their demo if it
+ * allows that. Each kind has a call of its own, so that none waits for another. */
+struct up_task {
+    struct node_call call;
+    const char *job;
+    enum cluster_plan_kind kind;
+    char said[256]; /* when it is done: what it did; "": nothing */
+};
 
 struct up_wanted {
     char job[64];
@@ -38,10 +45,10 @@ struct up_wanted {
 
 struct up {
     /* What the user says. */
-    const char *job, *seeds, *bind;
-    int min, port, health;
-    bool allow_demo, once, job_given, min_given;
-    char **args;
+    struct hearth_config said;
+    int port, health;
+    bool allow_demo, job_given, min_given;
+    struct up_program program; /* that of `args`, if there are any */
 
     struct cluster_session cluster;
     bool table;          /* it is drawn; else there are lines */
@@ -51,12 +58,70 @@ struct up {
     int heard;
     struct up_task tasks[TASKS];
     int task_count;
-    struct up_program program;
     bool interrupt;
     uint64_t look_ns;
     struct up_wanted wanted[WANTED_MAX];
     struct cluster_status status;
 };
+
+/* ---- tasks: in their threads ---- */
+
+static int run_demo(struct up_task *task, hearth_group **group, struct cluster_plan *plan, int *starter)
+{
+    struct race *race = malloc(sizeof *race);
+    if (!race)
+        return HEARTH_NO_MEMORY;
+    struct cluster_demo demo = {.node = task->call.node,
+                                .group = *group,
+                                .plan = plan,
+                                .starter = *starter,
+                                .race = race,
+                                .data = DEMO_DATA_DIR,
+                                .quit = &task->call.quit};
+    cluster_demo_race(&plan->demo, hearth_group_size(*group), race);
+    int status = cluster_demo_run(&demo);
+    cluster_demo_fini(&demo);
+    *group = demo.group;
+    *starter = demo.starter;
+    free(race);
+    return status;
+}
+
+static void take_part(struct up_task *task, hearth_group **group)
+{
+    struct cluster_plan plan = {.kind = task->kind};
+    struct hearth_member member = {.size = sizeof member};
+    char whose[128] = "";
+    int starter, status = cluster_plan_share(*group, false, &plan, &starter);
+    if (status == HEARTH_PROTOCOL || (!status && plan.kind != task->kind)) {
+        snprintf(task->said, sizeof task->said, "%s: what is asked for is not known here: other versions?",
+                 task->job);
+        return;
+    }
+    if (status)
+        return; /* the starter is gone already */
+    if (task->kind == CLUSTER_PLAN_BENCH)
+        status = cluster_bench_run(*group, &plan.bench, NULL, NULL, &task->call.quit);
+    else
+        status = run_demo(task, group, &plan, &starter);
+    if (*group && starter >= 0 && hearth_group_member(*group, starter, &member) == HEARTH_OK)
+        snprintf(whose, sizeof whose, " for %.63s with %d machines", member.name, hearth_group_size(*group));
+    snprintf(task->said, sizeof task->said, "%s%s%s%s",
+             task->kind == CLUSTER_PLAN_BENCH ? "measured" : "trained the demo", whose,
+             status || !whose[0] ? ", which ended early: " : "",
+             status || !whose[0] ? hearth_status_text(status) : "");
+}
+
+static void run_task(void *arg)
+{
+    struct up_task *task = arg;
+    hearth_group *group = NULL;
+    task->said[0] = 0;
+    if (hearth_group_form(task->call.node, task->job, 1, NULL, &group) == HEARTH_OK) {
+        take_part(task, &group);
+        hearth_group_close(group);
+    }
+}
 
 /* ---- showing ---- */
 
@@ -81,15 +146,7 @@ static void draw_table(struct up *up)
 /* Lines go to where the program's do not. */
 static FILE *line_file(const struct up *up)
 {
-    return up->args ? stderr : stdout;
-}
-
-static void say_event(struct up *up, const struct hearth_event *event)
-{
-    if (up->table)
-        cluster_event_text(event, up->note, sizeof up->note);
-    else
-        cluster_event_line(line_file(up), event, time(NULL));
+    return up->program.args ? stderr : stdout;
 }
 
 static void say(void *arg, const char *text)
@@ -148,18 +205,21 @@ static void start_task(struct up *up, const char *job)
 {
     for (int i = 0; i < up->task_count; i++) {
         if (strcmp(up->tasks[i].job, job) == 0)
-            up_task_start(&up->tasks[i]);
+            node_call_start(&up->tasks[i].call);
     }
 }
 
 static void take_events(struct up *up)
 {
     struct hearth_event event = {.size = sizeof event};
+    char text[NOTE_MAX];
     while (hearth_node_next_event(up->cluster.node, &event, 0) == HEARTH_OK) {
         if (event.kind == HEARTH_EVENT_JOB_WANTED)
             start_task(up, event.text);
-        if (is_news(up, &event))
-            say_event(up, &event);
+        if (is_news(up, &event)) {
+            cluster_event_text(&event, text, sizeof text);
+            say(up, text);
+        }
         up->look_ns = 0;
         event.size = sizeof event;
     }
@@ -168,7 +228,7 @@ static void take_events(struct up *up)
 static void tend_tasks(struct up *up)
 {
     for (int i = 0; i < up->task_count; i++) {
-        if (!up_task_take(&up->tasks[i]))
+        if (!node_call_take(&up->tasks[i].call))
             continue;
         if (up->tasks[i].said[0])
             say(up, up->tasks[i].said);
@@ -186,27 +246,23 @@ static void look(struct up *up)
         return;
     for (int i = 0; i < up->task_count; i++) {
         if (cluster_status_wanted(&up->status, up->tasks[i].job))
-            up_task_start(&up->tasks[i]);
+            node_call_start(&up->tasks[i].call);
     }
     draw_table(up);
 }
 
-static void hear_signals(struct up *up)
+/* Also while our output cannot be written. */
+static void hear_signals(void *arg)
 {
+    struct up *up = arg;
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD || number == SIGWINCH)
             continue;
-        if (!up->interrupt && up->args && up->program.phase == UP_RUNNING)
+        if (!up->interrupt && up->program.args && up->program.phase == UP_RUNNING)
             say(up, "leaving; the program has 5 s to end");
         up->interrupt = true;
         up_program_quit(&up->program, number);
     }
-}
-
-/* Also while our output cannot be written. */
-static void tend_little(void *arg)
-{
-    hear_signals(arg);
 }
 
 /* ---- the loop ---- */
@@ -221,37 +277,31 @@ static int patience_ms(struct up *up)
 
 static int run_loop(struct up *up)
 {
-    while (up->args ? !up_program_over(&up->program) : !up->interrupt) {
-        struct pollfd polls[2 + UP_PROGRAM_POLLS] = {{.fd = up->heard, .events = POLLIN},
-                                                     {.fd = up->wake[0], .events = POLLIN}};
+    while (up->program.args ? up->program.phase != UP_OVER : !up->interrupt) {
+        struct pollfd polls[2 + CHILD_PROCESS_POLLS] = {{.fd = up->heard, .events = POLLIN},
+                                                        {.fd = up->wake[0], .events = POLLIN}};
         up_program_polls(&up->program, polls + 2);
         (void)poll(polls, sizeof polls / sizeof *polls, patience_ms(up));
         hear_ring(up);
         hear_signals(up);
         take_events(up);
         tend_tasks(up);
-        if (up->args)
+        if (up->program.args)
             up_program_tend(&up->program);
         look(up);
     }
-    return up->args ? up_program_code(&up->program) : EXIT_GOOD;
-}
-
-/* Ends what runs beside. False: a thread is stuck in a call, so the node must not be closed. */
-static bool end_tasks(struct up *up)
-{
-    bool good = true;
-    for (int i = 0; i < up->task_count; i++)
-        good = up_task_end(&up->tasks[i], PATIENCE_NS) && good;
-    return good;
+    return up->program.args ? up->program.code : EXIT_GOOD;
 }
 
 /* ---- beginning ---- */
 
 static void add_task(struct up *up, const char *job, enum cluster_plan_kind kind)
 {
-    up->tasks[up->task_count++] = (struct up_task){
-        .node = up->cluster.node, .job = job, .kind = kind, .data = DEMO_DATA_DIR, .ring = ring, .arg = up};
+    struct up_task *task = &up->tasks[up->task_count++];
+    *task = (struct up_task){
+        .call = {.node = up->cluster.node, .work = run_task, .arg = task, .ring = ring, .ring_arg = up},
+        .job = job,
+        .kind = kind};
 }
 
 static bool prepare(struct up *up)
@@ -267,7 +317,7 @@ static bool prepare(struct up *up)
     }
     for (int i = 0; i < 2; i++)
         fcntl(up->wake[i], F_SETFL, O_NONBLOCK);
-    up->table = !up->args && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
+    up->table = !up->program.args && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
     return true;
 }
 
@@ -282,33 +332,22 @@ static void log_line(void *arg, enum hearth_log_level level, const char *id, con
 static int run(struct up *up)
 {
     hearth_node_on_event(up->cluster.node, ring_event, up);
-    if (!up->args)
+    if (!up->program.args)
         add_task(up, CLUSTER_BENCH_JOB, CLUSTER_PLAN_BENCH);
     if (up->allow_demo)
         add_task(up, CLUSTER_DEMO_JOB, CLUSTER_PLAN_DEMO);
-    if (up->args) {
-        up->program.job = (struct up_job){.node = up->cluster.node,
-                                          .name = up->job,
-                                          .bind = up->bind,
-                                          .min = up->min,
-                                          .ring = ring,
-                                          .arg = up};
-        up->program.args = up->args;
-        up->program.once = up->once;
-        up->program.handover = &up->cluster.handover;
-        up->program.say = say;
-        up->program.idle = tend_little;
-        up->program.arg = up;
-        if (!up_program_open(&up->program))
-            return EXIT_FAILED_CHECK;
-    }
+    up->program.former = (struct node_call){.node = up->cluster.node, .ring = ring, .ring_arg = up};
+    up->program.bind = up->said.bind;
+    up->program.handover = &up->cluster.handover;
+    if (up->program.args && !up_program_open(&up->program))
+        return EXIT_FAILED_CHECK;
     int code = run_loop(up);
     wipe_table(up);
     hearth_node_on_event(up->cluster.node, NULL, NULL);
-    bool ended = end_tasks(up);
-    if (up->args)
-        ended = up_program_close(&up->program) && ended;
-    if (!ended) {
+    bool ended = !up->program.args || up_program_close(&up->program);
+    for (int i = 0; i < up->task_count; i++)
+        ended = node_call_end(&up->tasks[i].call) && ended;
+    if (!ended) { /* a thread is stuck in a call, so the node cannot be closed */
         fflush(NULL);
         _exit(code); /* the others see that the connections end */
     }
@@ -317,38 +356,44 @@ static int run(struct up *up)
 
 static int check(const struct up *up, const struct usage *usage)
 {
-    if (up->args && !up->args[0])
+    if (up->program.args && !up->program.args[0])
         return args_refuse(usage, "there is no program after --");
-    if (!up->args && (up->once || up->job_given || up->min_given))
+    if (!up->program.args && (up->program.once || up->job_given || up->min_given))
         return args_refuse(usage, "--job, --min and --once are about a program, which stands after --");
-    if (up->args && up->allow_demo)
+    if (up->program.args && up->allow_demo)
         return args_refuse(usage, "--allow-demo is for a machine without a program of its own");
-    if (strlen(up->job) > 63)
-        return args_refuse(usage, "--job is longer than 63 messages");
-    return route_check_bind(usage, up->bind);
+    if (strlen(up->program.job) > 63)
+        return args_refuse(usage, "--job is longer than 63 characters");
+    return route_check_bind(usage, up->said.bind);
 }
 
 int cmd_up(int argc, char **argv)
 {
     static struct up up; /* large: it holds the status */
-    up = (struct up){.job = "up", .min = 2, .health = -1};
+    up = (struct up){
+        .health = -1,
+        .program = {.job = "up", .min = 2, .say = say, .idle = hear_signals, .arg = &up},
+        .said = {.form_timeout_ms = FORM_TIMEOUT_MS, .log = log_line, .log_arg = &up},
+    };
     const struct arg args[] = {
-        {"job", ARG_TEXT, &up.job, .value_name = "NAME", .given = &up.job_given,
+        {"job", ARG_TEXT, &up.program.job, .value_name = "NAME", .given = &up.job_given,
          .about = "with a program: machines with the same run it together (default up)"},
-        {"min", ARG_INT, &up.min, .about = "with a program: it starts when so many are there (default 2)",
-         .min = 1, .max = UP_MEMBERS_MAX, .given = &up.min_given},
-        {"once", ARG_FLAG, &up.once,
+        {"min", ARG_INT, &up.program.min,
+         .about = "with a program: it starts when so many are there (default 2)", .min = 1,
+         .max = UP_MEMBERS_MAX, .given = &up.min_given},
+        {"once", ARG_FLAG, &up.program.once,
          .about = "with a program: end when a machine is lost, instead of starting it again with the others"},
         {"allow-demo", ARG_FLAG, &up.allow_demo,
          .about = "take part when a member types `hearth demo --cluster`"},
         {"port", ARG_INT, &up.port, .about = "to listen on; a taken one moves to the next (default 52416)",
          .min = 1, .max = UINT16_MAX},
-        {"seeds", ARG_TEXT, &up.seeds, .value_name = "LIST",
+        {"seeds", ARG_TEXT, &up.said.seeds, .value_name = "LIST",
          .about = "host[:port],...: nodes to ask beside those that are found; one of the cluster is enough"},
-        {"bind", ARG_TEXT, &up.bind, .value_name = "IFACE|ADDR", .about = "network to use (default: all)"},
+        {"bind", ARG_TEXT, &up.said.bind, .value_name = "IFACE|ADDR",
+         .about = "network to use (default: all)"},
         {"health", ARG_CHOICE, &up.health, .about = "how soon a silent machine is lost, 3 s, 1 s or 12 s",
          .choice = cluster_health_name},
-        {"PROGRAM [ARGUMENTS]", ARG_REST, &up.args,
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &up.program.args,
          .about = "what to run here when enough machines are there; it gets its rank as by hearth run"},
     };
     const struct usage usage = {
@@ -369,16 +414,10 @@ int cmd_up(int argc, char **argv)
         return code;
     if (!prepare(&up))
         return EXIT_FAILED_CHECK;
-    const struct cluster_options options = {.seeds = up.seeds,
-                                            .bind = up.bind,
-                                            .port = up.port,
-                                            .health = up.health,
-                                            .roles = (up.args ? 0 : HEARTH_ROLE_BENCH) |
-                                                     (up.allow_demo ? HEARTH_ROLE_DEMO : 0),
-                                            .form_timeout_ms = FORM_TIMEOUT_MS,
-                                            .log = log_line,
-                                            .log_arg = &up};
-    code = cluster_enter(&usage, &options, &up.cluster);
+    up.said.port = (uint16_t)up.port;
+    up.said.health = cluster_health_name(up.health);
+    up.said.roles = (up.program.args ? 0 : HEARTH_ROLE_BENCH) | (up.allow_demo ? HEARTH_ROLE_DEMO : 0);
+    code = cluster_enter(&usage, &up.said, &up.cluster);
     if (code != ARGS_GO)
         return code;
     code = run(&up);

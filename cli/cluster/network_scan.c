@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/shared/json.h"
 #include "cli/shared/progress.h"
 #include "core/heap.h"
 #include "discovery/finder.h"
@@ -13,60 +12,50 @@
 
 #define STEP_NS (100 * NS_PER_MS) /* between two looks at the bar */
 
-/* A name that is no UTF-8 has no place in JSON. */
-static void row_name(json_t *row, const char *key, const char *text)
-{
-    json_t *value = json_string(text);
-    json_object_set_new(row, key, value ? value : json_string("?"));
-}
-
 static json_t *node_row(const struct sighting *seen, const uint8_t *space)
 {
     char id[NODE_ID_TEXT], brief[NODE_ID_SHORT], address[SOCK_TEXT_MAX], name[NAMESPACE_TEXT];
     bool ours = space && memcmp(seen->space, space, NAMESPACE_LEN) == 0;
-    json_t *row = json_object();
+    json_t *label = json_string(seen->name);
     node_id_text(&seen->id.node, id);
     node_id_short(&seen->id.node, brief);
     sock_addr_text(&seen->addr, address, sizeof address);
     namespace_text(seen->space, name);
-    row_text(row, "id", id);
-    row_text(row, "short", brief);
-    row_name(row, "name", seen->name);
-    row_text(row, "address", address);
-    row_text(row, "cluster", ours ? "ours" : "other");
-    row_text(row, "namespace", name);
-    row_bool(row, "member", false);
-    row_text(row, "why", ours ? "no node runs here: hearth up" : "");
-    return row;
+    return json_pack("{ss ss so ss ss ss sb ss}", "id", id, "short", brief, "name",
+                     label ? label : json_string("?"), /* what is no UTF-8 has no place in JSON */
+                     "address", address, "cluster", ours ? "ours" : "other", "namespace", name, "member", 0,
+                     "why", ours ? "no node runs here: hearth up" : "");
 }
 
-static void take_sightings(const struct finder *finder, struct look *look)
+static json_t *found_json(const struct finder *finder, const uint8_t *space)
 {
     int count = 0;
     uint64_t changed;
-    char address[SOCK_TEXT_MAX];
+    char text[256];
+    json_t *nodes = json_array(), *seeded = json_array();
     const struct sighting *seen = finder_sightings(finder, &count, &changed);
-    look->nodes = json_array();
-    look->seeded = json_array();
     for (int i = 0; i < count; i++)
-        json_array_append_new(look->nodes, node_row(&seen[i], look->space));
+        json_array_append_new(nodes, node_row(&seen[i], space));
     const struct sock_addr *seeds = finder_seeds(finder, &count);
     for (int i = 0; i < count; i++) {
-        sock_addr_text(&seeds[i], address, sizeof address);
-        json_array_append_new(look->seeded, json_string(address));
+        sock_addr_text(&seeds[i], text, sizeof text);
+        json_array_append_new(seeded, json_string(text));
     }
+    bool works = finder_text(finder, text, sizeof text);
+    return json_pack("{sb so s{sb ss so}}", "running", 0, "nodes", nodes, "discovery", "mdns", works, "text",
+                     text, "seeds", seeded);
 }
 
 static bool seen_enough(const struct finder *finder, const struct look *look)
 {
     int count = 0;
     uint64_t changed;
-    char text[sizeof look->text];
+    char text[256];
     finder_sightings(finder, &count, &changed);
     return look->until_first && count > 0 && finder_text(finder, text, sizeof text);
 }
 
-static void watch(struct finder *finder, struct look *look, uint64_t start_ns)
+static void watch(struct finder *finder, const struct look *look, uint64_t start_ns)
 {
     uint64_t now = start_ns, wait_ns = (uint64_t)(look->wait_s * (double)NS_PER_S), end = start_ns + wait_ns;
     struct progress bar;
@@ -86,7 +75,7 @@ static void watch(struct finder *finder, struct look *look, uint64_t start_ns)
     progress_hide(&bar);
 }
 
-int network_scan(struct look *look, struct error *error)
+int network_scan(const struct look *look, json_t **found, struct error *error)
 {
     struct heap heap;
     struct finder *finder = NULL;
@@ -102,8 +91,7 @@ int network_scan(struct look *look, struct error *error)
     if (status != HEARTH_OK)
         return status;
     watch(finder, look, now);
-    look->works = finder_text(finder, look->text, sizeof look->text);
-    take_sightings(finder, look);
+    *found = found_json(finder, look->space);
     finder_close(finder);
     return HEARTH_OK;
 }

@@ -12,13 +12,9 @@ struct look {
     const char *helper, *seeds, *bind; /* as in discovery/finder.h */
     const uint8_t *space;              /* our cluster's name on the network; NULL: we have none */
     double wait_s;
-    bool until_first; /* somebody was seen, or mDNS works and has had its time: enough */
+    bool until_first; /* a node was seen, or mDNS works and has had its time: enough */
     bool progress;    /* show how long it takes */
-
-    /* out */
-    bool works;     /* mDNS does */
-    char text[256]; /* about it */
-    json_t *nodes;  /* as in docs/man/hearth.1, STATUS; the caller's */
-    json_t *seeded; /* addresses of seeds; the caller's */
 };
-int MUST_CHECK network_scan(struct look *look, struct error *error);
+/* *found is what `hearth nodes --json` prints, the caller's: {"running": false, "nodes", "discovery"}, as in
+ * docs/man/hearth.1, STATUS. */
+int MUST_CHECK network_scan(const struct look *look, json_t **found, struct error *error);

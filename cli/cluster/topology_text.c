@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map of a cluster from what a node says of it. */
-#include "cli/cluster/topology_text.h"
+#include "cli/cluster/status_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/status_text.h"
-#include "cli/shared/json.h"
-#include "cli/shared/table.h"
+#include "cli/shared/listing.h"
 
 #define MAP_MAX      64 /* members: membership/view.h */
 #define NAME_MAX_LEN 72
@@ -22,6 +20,7 @@ struct path {
 struct map {
     const json_t *status;
     int size; /* members; ranks are 0 to size - 1 */
+    char names[MAP_MAX][NAME_MAX_LEN];
     struct path paths[MAP_MAX][MAP_MAX];
     int order[MAP_MAX], order_len; /* of the ring */
     int site[MAP_MAX], sites;      /* by rank */
@@ -111,8 +110,8 @@ static struct map *map_open(const json_t *status)
         return NULL;
     }
     map->status = status;
-    while (map->size < MAP_MAX && member_of(status, map->size))
-        map->size++;
+    for (; map->size < MAP_MAX && member_of(status, map->size); map->size++)
+        member_name(status, map->size, map->names[map->size], NAME_MAX_LEN);
     read_paths(map);
     read_order(map);
     read_sites(map);
@@ -141,7 +140,7 @@ static struct text trip_cell(const struct path *path)
 static void print_matrix(const struct map *map, FILE *file, const char *head,
                          struct text (*cell)(const struct path *path))
 {
-    char align[MAP_MAX + 3] = "rl", name[NAME_MAX_LEN], numbers[MAP_MAX][12];
+    char align[MAP_MAX + 3] = "rl", numbers[MAP_MAX][12];
     struct text cells[MAP_MAX];
     const char *row[MAP_MAX + 2] = {"", ""};
     struct table table;
@@ -155,7 +154,7 @@ static void print_matrix(const struct map *map, FILE *file, const char *head,
     table_row(&table, PAINT_DIM, row, (size_t)map->size + 2);
     for (int from = 0; from < map->size; from++) {
         row[0] = numbers[from];
-        row[1] = member_name(map->status, from, name, sizeof name);
+        row[1] = map->names[from];
         for (int to = 0; to < map->size; to++) {
             cells[to] = from == to ? (struct text){"-"} : cell(&map->paths[from][to]);
             row[to + 2] = cells[to].s;
@@ -170,29 +169,25 @@ static void print_matrix(const struct map *map, FILE *file, const char *head,
 /* "desk =940=> nas =94=> desk" */
 static void print_ring(const struct map *map, FILE *file)
 {
-    char name[NAME_MAX_LEN], other[NAME_MAX_LEN];
     if (map->order_len < 2)
         return;
-    fprintf(file, "\nring  %s", member_name(map->status, map->order[0], name, sizeof name));
+    fprintf(file, "\nring  %s", map->names[map->order[0]]);
     for (int i = 0; i < map->order_len; i++) {
         int from = map->order[i], to = map->order[(i + 1) % map->order_len];
         bool slow = from == map->slow_from && to == map->slow_to;
         fprintf(file, " %s=%s=>%s %s", slow ? paint(file, PAINT_BAD) : "", mbit_cell(&map->paths[from][to]).s,
-                slow ? paint(file, PAINT_NONE) : "", member_name(map->status, to, name, sizeof name));
+                slow ? paint(file, PAINT_NONE) : "", map->names[to]);
     }
-    fprintf(file, "\n");
     if (map->slow_from < 0)
-        fprintf(file, "      no way of it is measured yet\n");
+        fprintf(file, "\n      no way of it is measured yet\n");
     else
-        fprintf(file, "      slowest way: %s -> %s, %s\n",
-                member_name(map->status, map->slow_from, name, sizeof name),
-                member_name(map->status, map->slow_to, other, sizeof other),
+        fprintf(file, "\n      slowest way: %s -> %s, %s\n", map->names[map->slow_from],
+                map->names[map->slow_to],
                 text_rate(map->paths[map->slow_from][map->slow_to].mbit * 1e6 / 8).s);
 }
 
 static void print_sites(const struct map *map, FILE *file)
 {
-    char name[NAME_MAX_LEN];
     fprintf(file, "\nsites\n");
     for (int site = 0; site < map->sites; site++) {
         const char *before = " ";
@@ -200,37 +195,32 @@ static void print_sites(const struct map *map, FILE *file)
         for (int rank = 0; rank < map->size; rank++) {
             if (map->site[rank] != site)
                 continue;
-            fprintf(file, "%s%s", before, member_name(map->status, rank, name, sizeof name));
+            fprintf(file, "%s%s", before, map->names[rank]);
             before = ", ";
         }
         fprintf(file, "\n");
     }
 }
 
-static void print_nodes(const struct map *map, FILE *file)
+static void machine_cell(struct listing_cell *cell)
 {
-    struct table table;
-    table_open(&table, "rll");
-    TABLE_ROW(&table, PAINT_DIM, "rank", "name", "machine");
-    for (int rank = 0; rank < map->size; rank++) {
-        const json_t *member = member_of(map->status, rank);
-        char number[12], machine[TABLE_CELL_MAX];
-        snprintf(number, sizeof number, "%d", rank);
-        machine_text(member, machine, sizeof machine);
-        TABLE_ROW(&table, PAINT_NONE, number, json_text_of(member, "name"), machine);
-    }
-    table_print(&table, file, "  ");
-    table_close(&table);
+    machine_text(cell->row, cell->text, sizeof cell->text);
 }
 
 void topology_print(const json_t *status, FILE *file)
 {
+    static const struct column columns[] = {
+        {"rank", "rank", .form = FORM_NUMBER},
+        {"name", "name", .form = FORM_TEXT},
+        {"machine", .write = machine_cell},
+    };
+    const struct listing_table machines = {LISTING_COLUMNS(columns)};
     struct map *map = map_open(status);
     if (!map)
         return;
     fprintf(file, "%d member%s, %d site%s\n", map->size, map->size == 1 ? "" : "s", map->sites,
             map->sites == 1 ? "" : "s");
-    print_nodes(map, file);
+    listing_print(&machines, members_of(status), file, "  ");
     if (map->size > 1) {
         print_matrix(map, file, "Mbit/s, from the row's member to the column's", mbit_cell);
         print_matrix(map, file, "round trip, ms", trip_cell);
@@ -253,11 +243,10 @@ static void dot_text(FILE *file, const char *text)
 
 static void dot_node(const struct map *map, int rank, FILE *file)
 {
-    char name[NAME_MAX_LEN], machine[TABLE_CELL_MAX];
-    const json_t *member = member_of(map->status, rank);
-    machine_text(member, machine, sizeof machine);
+    char machine[TABLE_CELL_MAX];
+    machine_text(member_of(map->status, rank), machine, sizeof machine);
     fprintf(file, "    n%d [label=\"%d ", rank, rank);
-    dot_text(file, member_name(map->status, rank, name, sizeof name));
+    dot_text(file, map->names[rank]);
     fprintf(file, "\\n");
     dot_text(file, machine);
     fprintf(file, "\"];\n");
@@ -312,36 +301,19 @@ void topology_dot(const json_t *status, FILE *file)
 
 /* ---- for programs ---- */
 
-static void copy_part(json_t *part, const json_t *status, const char *key)
-{
-    json_t *value = json_object_get(status, key);
-    json_object_set_new(part, key, value ? json_incref(value) : json_null());
-}
-
 json_t *topology_part(const json_t *status)
 {
     struct map *map = map_open(status);
-    json_t *part = json_object(), *view = json_object(), *slow = json_null();
-    if (!map || !part || !view) {
-        json_decref(part);
-        json_decref(view);
-        free(map);
+    const json_t *view = json_object_get(status, "view");
+    json_t *slow = json_null();
+    if (!map)
         return NULL;
-    }
-    copy_part(part, status, "cluster");
-    copy_part(view, json_object_get(status, "view"), "epoch");
-    copy_part(view, json_object_get(status, "view"), "members");
-    json_object_set_new(part, "view", view);
-    copy_part(part, status, "links");
-    copy_part(part, status, "order");
-    copy_part(part, status, "sites");
-    if (map->slow_from >= 0) {
-        slow = json_object();
-        json_object_set_new(slow, "from", json_integer(map->slow_from));
-        json_object_set_new(slow, "to", json_integer(map->slow_to));
-        json_object_set_new(slow, "mbit", json_real(map->paths[map->slow_from][map->slow_to].mbit));
-    }
-    json_object_set_new(part, "bottleneck", slow);
+    if (map->slow_from >= 0)
+        slow = json_pack("{sisisf}", "from", map->slow_from, "to", map->slow_to, "mbit",
+                         map->paths[map->slow_from][map->slow_to].mbit);
     free(map);
-    return part;
+    return json_pack("{sO? s{sO? sO?} sO? sO? sO? so}", "cluster", json_object_get(status, "cluster"), "view",
+                     "epoch", json_object_get(view, "epoch"), "members", json_object_get(view, "members"),
+                     "links", json_object_get(status, "links"), "order", json_object_get(status, "order"),
+                     "sites", json_object_get(status, "sites"), "bottleneck", slow);
 }

@@ -36,7 +36,7 @@ uint64_t cluster_demo_hash(const struct dataset *train, const struct dataset *te
     const struct dataset *sets[] = {train, test};
     uint64_t hash = 0;
     for (int i = 0; i < 2; i++) {
-        size_t pixels = (size_t)(sets[i]->width * sets[i]->height);
+        size_t pixels = (size_t)sets[i]->width * (size_t)sets[i]->height;
         hash = hash64(hash, sets[i]->images.bytes, sets[i]->count * pixels);
         hash = hash64(hash, sets[i]->labels.bytes, sets[i]->count);
     }
@@ -255,7 +255,7 @@ static bool run_lanes_shown(struct race *race, void *arg)
 static int lead(struct demo *demo, struct cluster_demo *d)
 {
     char names[NAMES_MAX];
-    cluster_names(d->group, true, names, sizeof names);
+    cluster_names(d->group, names, sizeof names);
     d->race->machines = names;
     d->train = demo->train;
     d->test = demo->test;
@@ -293,11 +293,10 @@ static int take_part(struct demo *demo, hearth_node *node, hearth_group **group,
 int demo_cluster(struct demo *demo)
 {
     static const struct usage usage = {.name = "demo"};
-    const struct cluster_options options = {.seeds = demo->seeds,
-                                            .bind = demo->bind,
-                                            .health = -1,
-                                            .roles = HEARTH_ROLE_GUEST,
-                                            .form_timeout_ms = FORM_TIMEOUT_MS};
+    const struct hearth_config said = {.seeds = demo->seeds,
+                                       .bind = demo->bind,
+                                       .roles = HEARTH_ROLE_GUEST,
+                                       .form_timeout_ms = FORM_TIMEOUT_MS};
     const struct cluster_gathering what = {
         .job = CLUSTER_DEMO_JOB,
         .role = HEARTH_ROLE_DEMO,
@@ -307,7 +306,7 @@ int demo_cluster(struct demo *demo)
     struct cluster_session cluster;
     hearth_group *group;
     struct race *race = malloc(sizeof *race);
-    int code = race ? cluster_enter(&usage, &options, &cluster) : EXIT_FAILED_CHECK;
+    int code = race ? cluster_enter(&usage, &said, &cluster) : EXIT_FAILED_CHECK;
     if (code == ARGS_GO) {
         code = cluster_gather(&usage, &cluster, &what, &group);
         if (code == ARGS_GO) {

@@ -41,7 +41,7 @@ static int read_data(struct demo *demo)
     int classes = demo->train.classes > demo->test.classes ? demo->train.classes : demo->test.classes;
     demo->job.train = &demo->train;
     demo->job.test = &demo->test;
-    demo->job.mlp.in = (size_t)(demo->train.width * demo->train.height);
+    demo->job.mlp.in = (size_t)demo->train.width * (size_t)demo->train.height;
     demo->job.mlp.out = (size_t)classes;
     if (train_steps(&demo->job) > 0)
         return EXIT_GOOD;

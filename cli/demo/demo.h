@@ -43,7 +43,7 @@ int demo_cluster(struct demo *demo);
 typedef bool demo_run(struct race *race, void *arg);
 int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg);
 
-/* ---- the report: the race as one HTML file with tables and charts, no scripts, nothing from elsewhere ---- */
+/* ---- the report: the race as one HTML file, without scripts and with nothing from elsewhere ---- */
 
 #define FORECAST_WHAT    "one billion weights between two sites at 1 Gbit/s, 10 ms apart"
 #define FORECAST_COMMAND "hearth sim --params 1B --ranks 2 --rate 1gbit --rtt 10ms --compress all"

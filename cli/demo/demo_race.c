@@ -20,8 +20,8 @@
 #include "cli/shared/secret_handover.h"
 #include "cli/shared/signals.h"
 #include "cli/shared/table.h"
-#include "os/leash.h"
 #include "os/random.h"
+#include "os/spawn.h"
 
 #define BAR_WIDTH   40
 #define TEST_IMAGES 2000 /* enough to tell 80 % from 79 %, and quick */

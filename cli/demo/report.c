@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/plan/sim_compress.h"
+#include "cli/plan/plan_setup.h"
 
 #define CHART_WIDTH  760
 #define CHART_HEIGHT 340

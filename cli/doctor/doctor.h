@@ -10,41 +10,40 @@
 #include "cli/shared/args.h"
 #include "os/host.h"
 
-enum verdict { VERDICT_PASS, VERDICT_WARN, VERDICT_FAIL }; /* also the exit codes, by the worst */
-const char *verdict_name(enum verdict verdict);
+enum verdict { PASS, WARN, FAIL }; /* also the exit codes, by the worst */
 
-#define FINDING_CHECK_MAX 96
-#define FINDING_TEXT_MAX  400
-struct finding {
-    enum verdict verdict;
-    char check[FINDING_CHECK_MAX]; /* a short name that stays, then whom it is about: "multicast eth0" */
-    char text[FINDING_TEXT_MAX];
-    char fix[FINDING_TEXT_MAX]; /* "": nothing to do */
-};
+#define FIX              "\nfix: " /* in a format of doctor_note, before what to do */
+#define FINDING_TEXT_MAX 800
+#define FINDINGS_MAX     512 /* further ones are not kept: 64 addresses have four each */
 
-#define FINDINGS_MAX 512 /* further ones are not kept: 64 addresses have four each */
 struct doctor {
     const struct usage *usage;
-    struct finding findings[FINDINGS_MAX];
-    int count;
+    const char *about; /* what a check is about, behind its name: "multicast eth0"; NULL: the machine */
+    json_t *findings;  /* {"check", "verdict", "text", "fix"}: as printed by --json */
+    int counts[FAIL + 1];
     struct hearth_config config; /* from the environment */
     json_t *status;              /* of the node that runs here; NULL: none does */
     struct interface interfaces[INTERFACES_MAX];
     int interface_count;
 };
 
-/* A finding about `check`; the fix of the last one, if it is no pass. */
+/* A finding: its text, and the fix behind FIX if there is one. */
 void doctor_note(struct doctor *doctor, enum verdict verdict, const char *check, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void doctor_fix(struct doctor *doctor, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same, where "%s %s" names the check and whom it is about. Gives `target`. */
-const char *check_about(const char *check, const char *whom, char target[static FINDING_CHECK_MAX]);
-
 enum verdict doctor_worst(const struct doctor *doctor);
 void doctor_print(const struct doctor *doctor, FILE *file);
 
 /* The checks, by what they look at; all of them end within seconds. */
-void doctor_check_files(struct doctor *doctor);   /* versions, folder, key, secret, trust list, clock */
+void doctor_check_machine(struct doctor *doctor); /* versions, folder, key, secret, trust list, clock */
 void doctor_check_network(struct doctor *doctor); /* interfaces, multicast, mDNS, ports, own addresses */
 void doctor_check_limits(struct doctor *doctor);  /* firewall, buffers, limits, memory, processor */
 void doctor_check_peers(struct doctor *doctor);   /* the other members, if a node runs here */
+
+/* What the listed rules of a firewall mean for Hearth. Pure. */
+struct firewall_view {
+    bool closed;    /* what no rule lets in stays out */
+    bool opened;    /* but there is a rule that lets Hearth's port in */
+    char place[96]; /* of nft: family, table and chain, for a further rule */
+};
+struct firewall_view firewall_read_nft(const char *text);      /* `nft list ruleset` */
+struct firewall_view firewall_read_iptables(const char *text); /* `iptables -S INPUT` */

@@ -1,86 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth doctor: the firewall, and what the system grants: buffers, descriptors, memory, processor. */
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
-#include "cli/doctor/firewall.h"
 #include "cli/shared/json.h"
-#include "cli/shared/signals.h"
 #include "cli/shared/text.h"
 #include "kernel/kernel.h"
 #include "os/clock.h"
-#include "os/processor.h"
+#include "os/host.h"
 #include "os/sock.h"
-
-/* ---- other programs ---- */
-
-extern char **environ;
-
-static pid_t start(const char *const *argv, int output)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t pid = -1;
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return -1;
-    /* The arguments are not written to; posix_spawnp only says so in its text. */
-    bool good = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
-                posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) == 0 &&
-                posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-                posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ) == 0;
-    posix_spawn_file_actions_destroy(&actions);
-    return good ? pid : -1;
-}
-
-/* True: it has closed its output. What does not fit is read and dropped, so that it can end. */
-static bool read_all(int fd, char *text, size_t size, uint64_t deadline_ns)
-{
-    size_t len = 0;
-    text[0] = 0;
-    for (;;) {
-        char piece[4096];
-        struct sock_wait item = {.fd = fd, .want_recv = true};
-        if (sock_wait(&item, 1, deadline_ns) == 0)
-            return false;
-        ssize_t got = read(fd, piece, sizeof piece);
-        if (got <= 0)
-            return got == 0;
-        for (ssize_t i = 0; i < got && len + 1 < size; i++)
-            text[len++] = piece[i];
-        text[len] = 0;
-    }
-}
-
-/* Runs argv[0], found by PATH, without input, and keeps what it prints on standard output, as far as there is
- * room, terminated. Its exit code; -1: it could not be started, was ended by a signal, or had not ended by
- * the deadline (then it is killed). */
-static int capture(const char *const *argv, char *text, size_t size, uint64_t deadline_ns)
-{
-    int ends[2], status = 0;
-    text[0] = 0;
-    if (!pipe_open(ends))
-        return -1;
-    pid_t pid = start(argv, ends[1]);
-    close(ends[1]);
-    bool ended = pid > 0 && read_all(ends[0], text, size, deadline_ns);
-    close(ends[0]);
-    if (pid <= 0)
-        return -1;
-    if (!ended)
-        kill(pid, SIGKILL);
-    if (waitpid(pid, &status, 0) != pid || !ended || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
+#include "os/spawn.h"
 
 #define RULES_MAX       (1u << 20) /* bytes of a ruleset that are looked at */
 #define RULES_WAIT_NS   (2 * NS_PER_S)
@@ -91,28 +25,120 @@ static int capture(const char *const *argv, char *text, size_t size, uint64_t de
 #define PORTS_TCP       "52415-52431"
 #define PORTS_UDP       "5353, 52415-52431"
 
-/* ---- firewall ---- */
+/* ---- firewall: only a look, nothing is changed ---- */
 
-static bool list_rules(const char *const *programs, const char *const *words, char *text)
+#define LINE_MAX_LEN 1024
+#define PORT_WORD    "52416"
+#define RANGE_WORD   "52415-"
+#define RANGE_COLON  "52415:"
+
+/* The next line without its indent and end; NULL: no more. Long ones are cut, which loses no keyword that
+ * matters. */
+static const char *next_line(const char *text, char line[static LINE_MAX_LEN])
 {
-    for (; *programs; programs++) {
-        const char *argv[4] = {*programs, words[0], words[1], NULL};
-        if (capture(argv, text, RULES_MAX, clock_real() + RULES_WAIT_NS) == 0)
-            return true;
-    }
-    return false;
+    if (!*text)
+        return NULL;
+    size_t len = strcspn(text, "\n"), skip = strspn(text, " \t");
+    size_t keep = len > skip ? len - skip : 0;
+    keep = keep < LINE_MAX_LEN ? keep : LINE_MAX_LEN - 1;
+    memcpy(line, text + (len > skip ? skip : 0), keep);
+    line[keep] = 0;
+    return text + len + (text[len] == '\n');
 }
 
-static void note_rules(struct doctor *d, const char *tool, const struct firewall_view *view)
+static bool begins(const char *line, const char *word)
+{
+    return strncmp(line, word, strlen(word)) == 0;
+}
+
+static bool lets_us_in(const char *line)
+{
+    return (strstr(line, PORT_WORD) || strstr(line, RANGE_WORD) || strstr(line, RANGE_COLON)) &&
+           (strstr(line, "accept") || strstr(line, "ACCEPT"));
+}
+
+/* A verdict without a condition: nothing behind it counts. */
+static bool shuts(const char *line)
+{
+    unsigned long long packets, bytes;
+    int used = 0;
+    if (sscanf(line, "counter packets %llu bytes %llu %n", &packets, &bytes, &used) == 2)
+        line += used;
+    return begins(line, "drop") || begins(line, "reject");
+}
+
+struct firewall_view firewall_read_nft(const char *text)
+{
+    struct firewall_view view = {.closed = false};
+    char line[LINE_MAX_LEN], table[48] = "", chain[40] = "";
+    bool input = false;
+    while ((text = next_line(text, line))) {
+        if (begins(line, "table "))
+            snprintf(table, sizeof table, "%.*s", (int)strcspn(line + 6, "{"), line + 6);
+        if (begins(line, "chain ")) {
+            snprintf(chain, sizeof chain, "%.*s", (int)strcspn(line + 6, " {"), line + 6);
+            input = false;
+        }
+        if (strstr(line, "hook input"))
+            input = true;
+        bool closes = input && (shuts(line) || (strstr(line, "hook input") && strstr(line, "policy drop")));
+        if (closes && !view.closed)
+            snprintf(view.place, sizeof view.place, "%s%s", table, chain);
+        view.closed = view.closed || closes;
+        view.opened = view.opened || lets_us_in(line);
+    }
+    return view;
+}
+
+struct firewall_view firewall_read_iptables(const char *text)
+{
+    struct firewall_view view = {.closed = false};
+    char line[LINE_MAX_LEN];
+    while ((text = next_line(text, line))) {
+        view.closed = view.closed || begins(line, "-P INPUT DROP") || begins(line, "-A INPUT -j DROP") ||
+                      begins(line, "-A INPUT -j REJECT");
+        view.opened = view.opened || lets_us_in(line);
+    }
+    return view;
+}
+
+/* The rules as a tool prints them, behind its name and a newline; "": none could be seen in time. */
+static void list_rules(char text[static RULES_MAX])
+{
+    static const char script[] =
+        "PATH=$PATH:/usr/sbin\n"
+        "rules=$(nft list ruleset </dev/null) && printf 'nft\\n%s' \"$rules\" && exit\n"
+        "rules=$(iptables -S INPUT </dev/null) && printf 'iptables\\n%s' \"$rules\"\n";
+    uint64_t deadline_ns = clock_real() + RULES_WAIT_NS;
+    struct child shell;
+    struct error error;
+    size_t len = 0;
+    ssize_t got = 1;
+    text[0] = 0;
+    if (child_start(&shell, "/bin/sh", &error))
+        return;
+    if (write(shell.fd, script, sizeof script - 1) == (ssize_t)sizeof script - 1)
+        sock_finish(shell.fd);
+    while (got > 0 && len < RULES_MAX - 1) {
+        struct sock_wait item = {.fd = shell.fd, .want_recv = true};
+        got = sock_wait(&item, 1, deadline_ns) > 0 ? read(shell.fd, text + len, RULES_MAX - 1 - len) : 0;
+        len += got > 0 ? (size_t)got : 0;
+    }
+    text[len] = 0;
+    kill(-shell.pid, SIGKILL); /* a tool that hangs, too */
+    child_end(&shell);
+}
+
+static void note_rules(struct doctor *d, const char *tool, const struct firewall_view *view, const char *fix)
 {
     if (!view->closed)
-        doctor_note(d, VERDICT_PASS, "firewall", "%s: nothing is kept out by default", tool);
+        doctor_note(d, PASS, "firewall", "%s: nothing is kept out by default", tool);
     else if (view->opened)
-        doctor_note(d, VERDICT_PASS, "firewall", "%s: what no rule lets in stays out, and Hearth has a rule",
-                    tool);
+        doctor_note(d, PASS, "firewall", "%s: what no rule lets in stays out, and Hearth has a rule", tool);
     else
-        doctor_note(d, VERDICT_WARN, "firewall",
-                    "%s: what no rule lets in stays out, and no rule names Hearth's port", tool);
+        doctor_note(d, WARN, "firewall",
+                    "%s: what no rule lets in stays out, and no rule names Hearth's port" FIX "%s", tool,
+                    fix);
 }
 
 static bool check_ufw(struct doctor *d)
@@ -124,38 +150,34 @@ static bool check_ufw(struct doctor *d)
         enabled = enabled || strncmp(line, "ENABLED=yes", 11) == 0;
     if (file)
         fclose(file);
-    if (enabled && geteuid() != 0) { /* the rules themselves are for root only */
-        doctor_note(d, VERDICT_WARN, "firewall", "ufw is on; whether it lets Hearth in, only root can see");
-        doctor_fix(d, "sudo ufw status; if there is no rule: sudo ufw allow 52415:52431/tcp; sudo ufw allow "
-                      "52415:52431/udp; sudo ufw allow 5353/udp");
-    }
-    return enabled && geteuid() != 0;
+    if (!enabled || geteuid() == 0) /* the rules themselves are for root only */
+        return false;
+    doctor_note(d, WARN, "firewall",
+                "ufw is on; whether it lets Hearth in, only root can see" FIX
+                "sudo ufw status; if there is no rule: sudo ufw allow 52415:52431/tcp; sudo ufw allow "
+                "52415:52431/udp; sudo ufw allow 5353/udp");
+    return true;
 }
 
 static void check_rules(struct doctor *d, char *text)
 {
-    static const char *const nft[] = {"nft", "/usr/sbin/nft", NULL};
-    static const char *const nft_words[] = {"list", "ruleset"};
-    static const char *const iptables[] = {"iptables", "/usr/sbin/iptables", NULL};
-    static const char *const iptables_words[] = {"-S", "INPUT"};
     struct firewall_view view;
-    if (list_rules(nft, nft_words, text)) {
+    char fix[FINDING_TEXT_MAX];
+    list_rules(text);
+    if (begins(text, "nft\n")) {
         view = firewall_read_nft(text);
-        note_rules(d, "nft", &view);
-        if (view.closed && !view.opened)
-            doctor_fix(d,
-                       "nft insert rule %s tcp dport " PORTS_TCP
-                       " accept; nft insert rule %s udp dport '{ " PORTS_UDP " }' accept",
-                       view.place, view.place);
-    } else if (list_rules(iptables, iptables_words, text)) {
+        snprintf(fix, sizeof fix,
+                 "nft insert rule %s tcp dport " PORTS_TCP
+                 " accept; nft insert rule %s udp dport '{ " PORTS_UDP " }' accept",
+                 view.place, view.place);
+        note_rules(d, "nft", &view, fix);
+    } else if (begins(text, "iptables\n")) {
         view = firewall_read_iptables(text);
-        note_rules(d, "iptables", &view);
-        if (view.closed && !view.opened)
-            doctor_fix(d,
-                       "iptables -I INPUT -p tcp --dport 52415:52431 -j ACCEPT; iptables -I INPUT -p udp -m "
-                       "multiport --dports 5353,52415:52431 -j ACCEPT");
+        note_rules(d, "iptables", &view,
+                   "iptables -I INPUT -p tcp --dport 52415:52431 -j ACCEPT; iptables -I INPUT -p udp -m "
+                   "multiport --dports 5353,52415:52431 -j ACCEPT");
     } else {
-        doctor_note(d, VERDICT_PASS, "firewall",
+        doctor_note(d, PASS, "firewall",
                     "no rules can be seen%s; Hearth needs tcp " PORTS_TCP " and udp " PORTS_UDP,
                     geteuid() == 0 ? "" : " by this user");
     }
@@ -163,9 +185,7 @@ static void check_rules(struct doctor *d, char *text)
 
 static void check_firewall(struct doctor *d)
 {
-    if (check_ufw(d))
-        return;
-    char *text = malloc(RULES_MAX);
+    char *text = check_ufw(d) ? NULL : malloc(RULES_MAX);
     if (text)
         check_rules(d, text);
     free(text);
@@ -174,7 +194,7 @@ static void check_firewall(struct doctor *d)
 /* ---- limits ---- */
 
 /* -1: there is no such file, as on other systems. */
-static long long number_in(const char *path)
+static double number_in(const char *path)
 {
     long long value = -1;
     FILE *file = fopen(path, "re");
@@ -182,22 +202,22 @@ static long long number_in(const char *path)
         value = -1;
     if (file)
         fclose(file);
-    return value;
+    return (double)value;
 }
 
 static void check_buffers(struct doctor *d)
 {
-    long long most = number_in("/proc/sys/net/core/rmem_max");
-    if (most < 0) {
-        doctor_note(d, VERDICT_PASS, "udp-buffers", "this system does not tell its limit");
-    } else if (most < UDP_BUFFER_MIN) {
-        doctor_note(d, VERDICT_WARN, "udp-buffers", "at most %s: fast quic links lose packets",
-                    text_bytes((double)most).s);
-        doctor_fix(d, "sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608, and the same in "
-                      "/etc/sysctl.d/hearth.conf");
-    } else {
-        doctor_note(d, VERDICT_PASS, "udp-buffers", "up to %s", text_bytes((double)most).s);
-    }
+    double most = number_in("/proc/sys/net/core/rmem_max");
+    if (most < 0)
+        doctor_note(d, PASS, "udp-buffers", "this system does not tell its limit");
+    else if (most < UDP_BUFFER_MIN)
+        doctor_note(d, WARN, "udp-buffers",
+                    "at most %s: fast quic links lose packets" FIX
+                    "sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608, and the same in "
+                    "/etc/sysctl.d/hearth.conf",
+                    text_bytes(most).s);
+    else
+        doctor_note(d, PASS, "udp-buffers", "up to %s", text_bytes(most).s);
 }
 
 static void check_descriptors(struct doctor *d)
@@ -205,13 +225,13 @@ static void check_descriptors(struct doctor *d)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < DESCRIPTORS_MIN) {
-        doctor_note(d, VERDICT_WARN, "descriptors", "only %llu; each peer needs up to ten",
+    if (limit.rlim_cur < DESCRIPTORS_MIN)
+        doctor_note(d, WARN, "descriptors",
+                    "only %llu; each peer needs up to ten" FIX
+                    "ulimit -n 4096, or LimitNOFILE=4096 of a service",
                     (unsigned long long)limit.rlim_cur);
-        doctor_fix(d, "ulimit -n 4096, or LimitNOFILE=4096 of a service");
-    } else {
-        doctor_note(d, VERDICT_PASS, "descriptors", "%llu", (unsigned long long)limit.rlim_cur);
-    }
+    else
+        doctor_note(d, PASS, "descriptors", "%llu", (unsigned long long)limit.rlim_cur);
 }
 
 static void check_memlock(struct doctor *d)
@@ -219,38 +239,37 @@ static void check_memlock(struct doctor *d)
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
         return;
-    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < MEMLOCK_MIN) {
-        doctor_note(d, VERDICT_WARN, "memlock", "only %s may be locked: keys may be written to the swap",
+    if (limit.rlim_cur < MEMLOCK_MIN)
+        doctor_note(d, WARN, "memlock",
+                    "only %s may be locked: keys may be written to the swap" FIX
+                    "ulimit -l 1024, or LimitMEMLOCK=1M of a service",
                     text_bytes((double)limit.rlim_cur).s);
-        doctor_fix(d, "ulimit -l 1024, or LimitMEMLOCK=1M of a service");
-    } else {
-        doctor_note(d, VERDICT_PASS, "memlock", "%s may be locked",
+    else
+        doctor_note(d, PASS, "memlock", "%s may be locked",
                     limit.rlim_cur == RLIM_INFINITY ? "everything" : text_bytes((double)limit.rlim_cur).s);
-    }
 }
 
 static void check_shm(struct doctor *d)
 {
     struct statvfs seen;
-    if (statvfs("/dev/shm", &seen) != 0) {
-        doctor_note(d, VERDICT_PASS, "shm", "there is no /dev/shm; Hearth's own shared memory needs none");
-        return;
-    }
-    double left = (double)seen.f_bavail * (double)seen.f_frsize;
-    if (left < SHM_MIN) {
-        doctor_note(d, VERDICT_WARN, "shm",
-                    "%s left in /dev/shm: data loaders of training programs need more", text_bytes(left).s);
-        doctor_fix(d, "mount -o remount,size=50%% /dev/shm; of a container: --shm-size=1g");
-    } else {
-        doctor_note(d, VERDICT_PASS, "shm", "%s left in /dev/shm", text_bytes(left).s);
-    }
+    bool there = statvfs("/dev/shm", &seen) == 0;
+    double left = there ? (double)seen.f_bavail * (double)seen.f_frsize : 0;
+    if (!there)
+        doctor_note(d, PASS, "shm", "there is no /dev/shm; Hearth's own shared memory needs none");
+    else if (left < SHM_MIN)
+        doctor_note(d, WARN, "shm",
+                    "%s left in /dev/shm: data loaders of training programs need more" FIX
+                    "mount -o remount,size=50%% /dev/shm; of a container: --shm-size=1g",
+                    text_bytes(left).s);
+    else
+        doctor_note(d, PASS, "shm", "%s left in /dev/shm", text_bytes(left).s);
 }
 
 static void check_processor(struct doctor *d)
 {
     char machine[256];
     machine_line(machine, sizeof machine);
-    doctor_note(d, VERDICT_PASS, "processor", "%s; kernels %s, %s", machine, kernels_best()->name,
+    doctor_note(d, PASS, "processor", "%s; kernels %s, %s", machine, kernels_best()->name,
                 processor_has_aes() ? "AES in hardware" : "no AES in hardware: ChaCha20 encrypts");
 }
 

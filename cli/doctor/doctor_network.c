@@ -50,19 +50,23 @@ static void host_text(const struct sock_addr *addr, char *target, size_t size)
     snprintf(target, size, "%.*s", (int)len, text + v6);
 }
 
-static bool first_of_name(const struct doctor *d, int index)
+/* Whether one of the same name stands above it; `family`: and of the same family. */
+static bool seen_above(const struct doctor *d, int index, bool family)
 {
+    const struct interface *at = &d->interfaces[index];
     for (int i = 0; i < index; i++) {
-        if (strcmp(d->interfaces[i].name, d->interfaces[index].name) == 0)
-            return false;
+        const struct interface *other = &d->interfaces[i];
+        if (strcmp(other->name, at->name) == 0 &&
+            (!family || sock_addr_family(&other->addr) == sock_addr_family(&at->addr)))
+            return true;
     }
-    return true;
+    return false;
 }
 
 static void check_interface(struct doctor *d, int index)
 {
     const struct interface *at = &d->interfaces[index];
-    char check[FINDING_CHECK_MAX], addresses[256] = "", mtu_text[32] = "";
+    char addresses[256] = "", mtu_text[32] = "";
     int mtu = mtu_of(at->name);
     for (int i = index; i < d->interface_count; i++) {
         char text[SOCK_TEXT_MAX];
@@ -74,13 +78,17 @@ static void check_interface(struct doctor *d, int index)
     }
     if (mtu > 0)
         snprintf(mtu_text, sizeof mtu_text, ", MTU %d", mtu);
-    bool small = mtu > 0 && mtu < MTU_MIN;
-    doctor_note(d, small ? VERDICT_WARN : VERDICT_PASS, check_about("interface", at->name, check),
-                "%s, %s%s: %s", kind_name(at->kind), at->up ? "up" : "nothing is plugged in", mtu_text,
-                addresses);
-    if (small)
-        doctor_fix(d, "ip link set %s mtu 1500, or leave it out with HEARTH_BIND: IPv6 and quic need %d",
-                   at->name, MTU_MIN);
+    d->about = at->name;
+    if (mtu > 0 && mtu < MTU_MIN)
+        doctor_note(d, WARN, "interface",
+                    "%s, %s%s: %s" FIX
+                    "ip link set %s mtu 1500, or leave it out with HEARTH_BIND: IPv6 and quic need %d",
+                    kind_name(at->kind), at->up ? "up" : "nothing is plugged in", mtu_text, addresses,
+                    at->name, MTU_MIN);
+    else
+        doctor_note(d, PASS, "interface", "%s, %s%s: %s", kind_name(at->kind),
+                    at->up ? "up" : "nothing is plugged in", mtu_text, addresses);
+    d->about = NULL;
 }
 
 /* One by which other machines may be reached. */
@@ -94,13 +102,13 @@ static void check_interfaces(struct doctor *d)
     int out = 0;
     for (int i = 0; i < d->interface_count; i++) {
         out += leads_out(&d->interfaces[i]);
-        if (first_of_name(d, i))
+        if (!seen_above(d, i, false))
             check_interface(d, i);
     }
-    if (out > 0)
-        return;
-    doctor_note(d, VERDICT_WARN, "network", "no interface leads to other machines");
-    doctor_fix(d, "plug in a cable or join the wireless network; ip address shows what there is");
+    if (out == 0)
+        doctor_note(d, WARN, "network",
+                    "no interface leads to other machines" FIX
+                    "plug in a cable or join the wireless network; ip address shows what there is");
 }
 
 static void check_bind(struct doctor *d)
@@ -111,17 +119,16 @@ static void check_bind(struct doctor *d)
     char text[SOCK_TEXT_MAX];
     if (host_choose(d->config.bind, d->config.advertise, d->config.port, clock_real() + SELF_WAIT_NS, &listen,
                     addrs, 8, &count, &error)) {
-        doctor_note(d, VERDICT_FAIL, "bind", "%s", error.text);
-        doctor_fix(d, "%s",
-                   d->config.bind || d->config.advertise
-                       ? "set HEARTH_BIND and HEARTH_ADVERTISE to what there is, or unset them"
-                       : "switch an interface on: ip link set NAME up");
+        doctor_note(d, FAIL, "bind", "%s" FIX "%s", error.text,
+                    d->config.bind || d->config.advertise
+                        ? "set HEARTH_BIND and HEARTH_ADVERTISE to what there is, or unset them"
+                        : "switch an interface on: ip link set NAME up");
         return;
     }
     if (count == 0)
         return;
     host_text(&addrs[0], text, sizeof text);
-    doctor_note(d, VERDICT_PASS, "bind", "others are told %s first, of %d address%s", text, count,
+    doctor_note(d, PASS, "bind", "others are told %s first, of %d address%s", text, count,
                 count == 1 ? "" : "es");
 }
 
@@ -129,36 +136,20 @@ static void check_bind(struct doctor *d)
 
 static void check_multicast_at(struct doctor *d, const struct interface *at)
 {
-    char check[FINDING_CHECK_MAX];
     struct error error;
-    bool v6 = sock_addr_family(&at->addr) == SOCK_IPV6;
-    check_about("multicast", at->name, check);
-    int status = multicast_probe(at, clock_real() + MULTICAST_WAIT_NS, &error);
-    if (status == HEARTH_OK) {
-        doctor_note(d, VERDICT_PASS, check, "%s: joined, sent and heard", v6 ? "IPv6" : "IPv4");
-        return;
-    }
-    bool vpn = at->kind == INTERFACE_TUNNEL; /* few of them carry it, and that is nobody's fault */
-    doctor_note(d, vpn ? VERDICT_PASS : VERDICT_WARN, check, "%s: %s", v6 ? "IPv6" : "IPv4", error.text);
-    if (!vpn)
-        doctor_fix(
-            d,
-            "ip link set %s multicast on, and let udp port 5353 through the firewall; or name a node of "
-            "the cluster: HEARTH_SEEDS",
-            at->name);
-}
-
-/* Once for each interface and family. */
-static bool probed_before(const struct doctor *d, int index)
-{
-    const struct interface *at = &d->interfaces[index];
-    for (int i = 0; i < index; i++) {
-        const struct interface *other = &d->interfaces[i];
-        if (strcmp(other->name, at->name) == 0 &&
-            sock_addr_family(&other->addr) == sock_addr_family(&at->addr))
-            return true;
-    }
-    return false;
+    const char *family = sock_addr_family(&at->addr) == SOCK_IPV6 ? "IPv6" : "IPv4";
+    d->about = at->name;
+    if (multicast_probe(at, clock_real() + MULTICAST_WAIT_NS, &error) == HEARTH_OK)
+        doctor_note(d, PASS, "multicast", "%s: joined, sent and heard", family);
+    else if (at->kind == INTERFACE_TUNNEL) /* few of them carry it, and there is no fix */
+        doctor_note(d, PASS, "multicast", "%s: %s", family, error.text);
+    else
+        doctor_note(d, WARN, "multicast",
+                    "%s: %s" FIX
+                    "ip link set %s multicast on, and let udp port 5353 through the firewall; or name a node "
+                    "of the cluster: HEARTH_SEEDS",
+                    family, error.text, at->name);
+    d->about = NULL;
 }
 
 static bool mdns_off(const struct doctor *d)
@@ -171,51 +162,46 @@ static void check_multicast(struct doctor *d)
     if (mdns_off(d)) /* then nothing is sent to anybody */
         return;
     for (int i = 0; i < d->interface_count; i++) {
-        if (leads_out(&d->interfaces[i]) && !probed_before(d, i))
+        if (leads_out(&d->interfaces[i]) && !seen_above(d, i, true))
             check_multicast_at(d, &d->interfaces[i]);
     }
 }
 
 /* ---- mDNS ---- */
 
-static void note_others(struct doctor *d, size_t others)
-{
-    if (others > 0) {
-        doctor_note(d, VERDICT_PASS, "others", "%zu address%s of other nodes seen: hearth nodes", others,
-                    others == 1 ? "" : "es");
-        return;
-    }
-    doctor_note(d, VERDICT_WARN, "others", "no other node was seen");
-    doctor_fix(d, "start hearth up on another machine of this network; wireless networks for guests keep "
-                  "machines apart; between networks name a node: HEARTH_SEEDS");
-}
-
 static void check_mdns(struct doctor *d)
 {
-    struct look look = {
+    const struct look look = {
         .helper = d->config.mdns, .bind = d->config.bind, .wait_s = LOOK_S, .until_first = true};
     struct error error;
+    json_t *found;
     if (mdns_off(d)) {
-        doctor_note(d, VERDICT_PASS, "mdns",
+        doctor_note(d, PASS, "mdns",
                     "switched off (HEARTH_MDNS), and so is the check of multicast; seeds: %s",
                     d->config.seeds ? d->config.seeds : "none");
         return;
     }
-    if (network_scan(&look, &error)) {
-        doctor_note(d, VERDICT_FAIL, "mdns", "%s", error.text);
-        doctor_fix(d, "install hearth-mdns beside hearth, or name it with HEARTH_MDNS");
+    if (network_scan(&look, &found, &error)) {
+        doctor_note(d, FAIL, "mdns",
+                    "%s" FIX "install hearth-mdns beside hearth, or name it with HEARTH_MDNS", error.text);
         return;
     }
-    doctor_note(d, look.works ? VERDICT_PASS : VERDICT_WARN, "mdns", "%s", look.text);
-    if (!look.works)
-        doctor_fix(d, "install hearth-mdns beside hearth, or name it with HEARTH_MDNS; without mDNS: "
-                      "HEARTH_SEEDS");
-    size_t others = json_array_size(look.nodes);
-    if (d->status)
-        others = json_array_size(json_object_get(d->status, "nodes"));
-    note_others(d, others);
-    json_decref(look.nodes);
-    json_decref(look.seeded);
+    const json_t *discovery = json_object_get(found, "discovery");
+    bool works = json_flag_of(discovery, "mdns");
+    doctor_note(d, works ? PASS : WARN, "mdns", "%s%s", json_text_of(discovery, "text"),
+                works ? ""
+                      : FIX "install hearth-mdns beside hearth, or name it with HEARTH_MDNS; without mDNS: "
+                            "HEARTH_SEEDS");
+    size_t others = json_array_size(json_object_get(d->status ? d->status : found, "nodes"));
+    if (others > 0)
+        doctor_note(d, PASS, "others", "%zu address%s of other nodes seen: hearth nodes", others,
+                    others == 1 ? "" : "es");
+    else
+        doctor_note(d, WARN, "others",
+                    "no other node was seen" FIX
+                    "start hearth up on another machine of this network; wireless networks for guests keep "
+                    "machines apart; between networks name a node: HEARTH_SEEDS");
+    json_decref(found);
 }
 
 /* ---- ports ---- */
@@ -231,15 +217,12 @@ static int try_port(uint16_t port, bool datagrams, struct error *error)
         int fd = -1;
         if (sock_addr_parse(wildcards[i], port, &addr))
             continue;
-        if (datagrams) {
-            status = datagram_open(&addr, DATAGRAM_BUFFER, &udp, &bound, error);
-            if (status == HEARTH_OK)
-                datagram_close(&udp);
-        } else {
-            status = sock_listen(&addr, BACKLOG, &fd, &bound, error);
-            if (status == HEARTH_OK)
-                sock_unlisten(fd);
-        }
+        status = datagrams ? datagram_open(&addr, DATAGRAM_BUFFER, &udp, &bound, error)
+                           : sock_listen(&addr, BACKLOG, &fd, &bound, error);
+        if (status == HEARTH_OK && datagrams)
+            datagram_close(&udp);
+        else if (status == HEARTH_OK)
+            sock_unlisten(fd);
     }
     return status;
 }
@@ -247,50 +230,36 @@ static int try_port(uint16_t port, bool datagrams, struct error *error)
 static void check_port(struct doctor *d)
 {
     struct error error;
-    const json_t *self = json_object_get(d->status, "self");
-    int64_t ours = json_count_of(self, "port");
+    int64_t ours = json_count_of(json_object_get(d->status, "self"), "port");
     unsigned wanted = d->config.port;
     if (d->status) {
-        doctor_note(d, VERDICT_PASS, "port", "%lld, of the node that runs here%s", (long long)ours,
+        doctor_note(d, PASS, "port", "%lld, of the node that runs here%s", (long long)ours,
                     ours == (int64_t)wanted || wanted == 0 ? "" : "; the wanted one was taken");
         return;
     }
     int tcp = try_port(d->config.port, false, &error);
     int status = tcp == HEARTH_OK ? try_port(d->config.port, true, &error) : tcp;
-    if (status == HEARTH_OK) {
-        doctor_note(d, VERDICT_PASS, "port", "%u is free, tcp and udp", wanted);
-    } else if (status == HEARTH_LIMIT) {
-        doctor_note(d, VERDICT_WARN, "port",
-                    "%s %u is taken by another program: a node takes the next free one", tcp ? "tcp" : "udp",
-                    wanted);
-        doctor_fix(d, "ss -lntup 'sport = :%u' shows who; another one: HEARTH_PORT", wanted);
-    } else {
-        doctor_note(d, VERDICT_FAIL, "port", "%s", error.text);
-        doctor_fix(d, "choose another one: HEARTH_PORT");
-    }
+    if (status == HEARTH_OK)
+        doctor_note(d, PASS, "port", "%u is free, tcp and udp", wanted);
+    else if (status == HEARTH_LIMIT)
+        doctor_note(d, WARN, "port",
+                    "%s %u is taken by another program: a node takes the next free one" FIX
+                    "ss -lntup 'sport = :%u' shows which; another one: HEARTH_PORT",
+                    tcp ? "tcp" : "udp", wanted, wanted);
+    else
+        doctor_note(d, FAIL, "port", "%s" FIX "choose another one: HEARTH_PORT", error.text);
 }
 
 /* ---- our own addresses ---- */
 
 static int dial_self(const struct sock_addr *own, struct error *error)
 {
-    struct sock_addr bound, from;
-    int listener = -1, dialled = -1, accepted = -1;
-    uint64_t deadline = clock_real() + SELF_WAIT_NS;
+    struct sock_addr bound;
+    int listener = -1, dialled = -1;
     int status = sock_listen(own, BACKLOG, &listener, &bound, error);
     if (status)
         return status;
-    status = dial_wait(&bound, deadline, &dialled, error);
-    if (status == HEARTH_OK) {
-        struct sock_wait item = {.fd = listener, .want_recv = true};
-        sock_wait(&item, 1, deadline);
-        status = sock_accept(listener, &accepted, &from);
-        if (status == HEARTH_PENDING)
-            status = error_set(error, HEARTH_TIMEOUT, RANK_NONE, "nothing arrives");
-        else if (status)
-            error_set(error, status, RANK_NONE, "the connection cannot be taken");
-    }
-    sock_close(accepted);
+    status = dial_wait(&bound, clock_real() + SELF_WAIT_NS, &dialled, error);
     sock_close(dialled);
     sock_unlisten(listener);
     return status;
@@ -327,39 +296,33 @@ static int send_self(const struct sock_addr *own, struct error *error)
 
 static void check_self(struct doctor *d, const struct interface *at, bool datagrams)
 {
-    char check[FINDING_CHECK_MAX], address[SOCK_TEXT_MAX];
+    char address[SOCK_TEXT_MAX];
     struct error error;
     host_text(&at->addr, address, sizeof address);
-    check_about(datagrams ? "udp" : "tcp", address, check);
+    d->about = address;
     int status = datagrams ? send_self(&at->addr, &error) : dial_self(&at->addr, &error);
-    if (status == HEARTH_OK) {
-        doctor_note(d, VERDICT_PASS, check, "reached from here");
-        return;
-    }
-    doctor_note(d, VERDICT_FAIL, check, "not even this machine reaches it: %s", error.text);
-    doctor_fix(d, "look at the firewall's rules for %s, and at ip address", at->name);
+    doctor_note(d, status ? FAIL : PASS, datagrams ? "udp" : "tcp", "%s%s%s%s",
+                status ? "not even this machine reaches it: " : "reached from here", status ? error.text : "",
+                status ? FIX "look at ip address, and at the firewall's rules for " : "",
+                status ? at->name : "");
+    d->about = NULL;
 }
 
-static void check_selves(struct doctor *d, bool datagrams)
+void doctor_check_network(struct doctor *d)
 {
-    for (int i = 0; i < d->interface_count; i++) {
-        if (d->interfaces[i].up)
-            check_self(d, &d->interfaces[i], datagrams);
+    if (host_interfaces(d->interfaces, &d->interface_count)) {
+        doctor_note(d, FAIL, "network",
+                    "the system does not tell its interfaces" FIX "name the address to use: HEARTH_BIND");
+        d->interface_count = 0;
     }
-}
-
-void doctor_check_network(struct doctor *doctor)
-{
-    if (host_interfaces(doctor->interfaces, &doctor->interface_count)) {
-        doctor_note(doctor, VERDICT_FAIL, "network", "the system does not tell its interfaces");
-        doctor_fix(doctor, "name the address to use: HEARTH_BIND");
-        doctor->interface_count = 0;
+    check_interfaces(d);
+    check_bind(d);
+    check_multicast(d);
+    check_mdns(d);
+    check_port(d);
+    for (int i = 0; i < 2 * d->interface_count; i++) {
+        const struct interface *at = &d->interfaces[i % d->interface_count];
+        if (at->up)
+            check_self(d, at, i >= d->interface_count);
     }
-    check_interfaces(doctor);
-    check_bind(doctor);
-    check_multicast(doctor);
-    check_mdns(doctor);
-    check_port(doctor);
-    check_selves(doctor, false);
-    check_selves(doctor, true);
 }

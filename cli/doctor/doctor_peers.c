@@ -27,6 +27,11 @@ struct doctor_dials {
     int count;
 };
 
+static bool is_self(const json_t *member)
+{
+    return strcmp(json_text_of(member, "state"), "self") == 0;
+}
+
 static void request(void *arg, const struct dial_target *target, struct dial_request *out)
 {
     const struct doctor_dials *dials = arg;
@@ -48,12 +53,11 @@ static void begin(struct doctor_dials *dials, int64_t rank, const char *address)
 
 static void begin_all(struct doctor_dials *dials, const json_t *status)
 {
-    const json_t *members = json_object_get(json_object_get(status, "view"), "members");
     size_t i, j;
     json_t *member, *address;
-    json_array_foreach(members, i, member)
+    json_array_foreach(members_of(status), i, member)
     {
-        if (strcmp(json_text_of(member, "state"), "self") == 0)
+        if (is_self(member))
             continue;
         json_array_foreach(json_object_get(member, "addresses"), j, address) begin(
             dials, json_count_of(member, "rank"), json_is_string(address) ? json_string_value(address) : "");
@@ -100,12 +104,11 @@ static bool path_known(const json_t *status, int64_t from, int64_t to, int64_t p
 
 static int64_t own_rank(const json_t *status)
 {
-    const json_t *members = json_object_get(json_object_get(status, "view"), "members");
     size_t i;
     json_t *member;
-    json_array_foreach(members, i, member)
+    json_array_foreach(members_of(status), i, member)
     {
-        if (strcmp(json_text_of(member, "state"), "self") == 0)
+        if (is_self(member))
             return json_count_of(member, "rank");
     }
     return -1;
@@ -126,38 +129,33 @@ static bool list_dials(const struct doctor_dials *dials, int64_t rank, char *rea
     return reached[0] != 0;
 }
 
-static void note_unreached(struct doctor *d, const char *check, const char *missed, bool hears)
-{
-    if (hears) {
-        doctor_note(d, VERDICT_WARN, check,
-                    "one way only: it reaches us, and from here nothing at %s answers",
-                    missed[0] ? missed : "any address");
-        doctor_fix(d, "let tcp 52415-52431 through the firewall of that machine");
-        return;
-    }
-    doctor_note(d, VERDICT_FAIL, check, "not reached, at %s", missed[0] ? missed : "any address");
-    doctor_fix(
-        d, "see whether it is up (hearth doctor there), and whether its firewall lets tcp 52415-52431 in");
-}
-
 static void check_peer(struct doctor *d, const json_t *member, const struct doctor_dials *dials)
 {
-    char reached[FINDING_TEXT_MAX / 2], missed[FINDING_TEXT_MAX / 2], check[FINDING_CHECK_MAX], name[72];
+    char reached[FINDING_TEXT_MAX / 4], missed[FINDING_TEXT_MAX / 4], name[72];
     int64_t rank = json_count_of(member, "rank"), self = own_rank(d->status);
     bool there = path_known(d->status, self, rank, PROBES_SURE), back = path_known(d->status, rank, self, 0);
     const char *state = json_text_of(member, "state");
-    check_about("peer", member_name(d->status, rank, name, sizeof name), check);
-    if (!list_dials(dials, rank, reached, missed, sizeof reached)) {
-        note_unreached(d, check, missed, back || strcmp(state, "healthy") == 0);
-    } else if (there && !back) {
-        doctor_note(d, VERDICT_WARN, check,
-                    "one way only: from here it is measured (%s), and from there we are not", reached);
-        doctor_fix(d, "run hearth doctor there; let tcp 52415-52431 through the firewall of this machine");
-    } else if (missed[0]) {
-        doctor_note(d, VERDICT_PASS, check, "%s; reached at %s, not at %s", state, reached, missed);
-    } else {
-        doctor_note(d, VERDICT_PASS, check, "%s; reached at %s", state, reached);
-    }
+    bool found = list_dials(dials, rank, reached, missed, sizeof reached);
+    d->about = member_name(d->status, rank, name, sizeof name);
+    if (!found && (back || strcmp(state, "healthy") == 0))
+        doctor_note(d, WARN, "peer",
+                    "one way only: it reaches us, and from here nothing at %s answers" FIX
+                    "let tcp 52415-52431 through the firewall of that machine",
+                    missed[0] ? missed : "any address");
+    else if (!found)
+        doctor_note(d, FAIL, "peer",
+                    "not reached, at %s" FIX "see whether it is up (hearth doctor there), and whether its "
+                    "firewall lets tcp 52415-52431 in",
+                    missed[0] ? missed : "any address");
+    else if (there && !back)
+        doctor_note(d, WARN, "peer",
+                    "one way only: from here it is measured (%s), and from there we are not" FIX
+                    "run hearth doctor there; let tcp 52415-52431 through the firewall of this machine",
+                    reached);
+    else
+        doctor_note(d, PASS, "peer", "%s; reached at %s%s%s", state, reached, missed[0] ? ", not at " : "",
+                    missed);
+    d->about = NULL;
 }
 
 static void check_strangers(struct doctor *d)
@@ -166,15 +164,14 @@ static void check_strangers(struct doctor *d)
     json_t *node;
     json_array_foreach(json_object_get(d->status, "nodes"), i, node)
     {
-        char check[FINDING_CHECK_MAX];
         const char *name = json_text_of(node, "name"), *why = json_text_of(node, "why");
         if (strcmp(json_text_of(node, "cluster"), "ours") != 0 || json_flag_of(node, "member"))
             continue;
-        check_about("peer", name[0] ? name : json_text_of(node, "short"), check);
-        doctor_note(d, VERDICT_WARN, check, "seen at %s, and no member: %s", json_text_of(node, "address"),
-                    why[0] ? why : "it has not been reached yet");
-        doctor_fix(d, "run hearth doctor there too");
+        d->about = name[0] ? name : json_text_of(node, "short");
+        doctor_note(d, WARN, "peer", "seen at %s, and no member: %s" FIX "run hearth doctor there too",
+                    json_text_of(node, "address"), why[0] ? why : "it has not been reached yet");
     }
+    d->about = NULL;
 }
 
 static void check_view(struct doctor *d)
@@ -182,12 +179,11 @@ static void check_view(struct doctor *d)
     const json_t *view = json_object_get(d->status, "view");
     const char *state = json_text_of(view, "state"), *why = json_text_of(view, "why");
     bool member = strcmp(state, "member") == 0;
-    doctor_note(d, member ? VERDICT_PASS : VERDICT_WARN, "node",
-                "a node runs here: %s, epoch %" PRId64 ", %zu member%s%s%s", state,
-                json_count_of(view, "epoch"), json_array_size(json_object_get(view, "members")),
-                json_array_size(json_object_get(view, "members")) == 1 ? "" : "s", why[0] ? ": " : "", why);
-    if (!member)
-        doctor_fix(d, "hearth status says who is missing; look at those machines");
+    size_t count = json_array_size(members_of(d->status));
+    doctor_note(d, member ? PASS : WARN, "node",
+                "a node runs here: %s, epoch %" PRId64 ", %zu member%s%s%s%s", state,
+                json_count_of(view, "epoch"), count, count == 1 ? "" : "s", why[0] ? ": " : "", why,
+                member ? "" : FIX "hearth status says which are missing; look at those machines");
 }
 
 void doctor_check_peers(struct doctor *doctor)
@@ -203,7 +199,7 @@ void doctor_check_peers(struct doctor *doctor)
     size_t i;
     json_t *member;
     if (!doctor->status) {
-        doctor_note(doctor, VERDICT_PASS, "node", "no node runs here, so no peers were looked at: hearth up");
+        doctor_note(doctor, PASS, "node", "no node runs here, so no peers were looked at: hearth up");
         return;
     }
     check_view(doctor);
@@ -213,9 +209,9 @@ void doctor_check_peers(struct doctor *doctor)
         finish_all(&dials);
     }
     dial_driver_close(&dials.driver);
-    json_array_foreach(json_object_get(json_object_get(doctor->status, "view"), "members"), i, member)
+    json_array_foreach(members_of(doctor->status), i, member)
     {
-        if (strcmp(json_text_of(member, "state"), "self") != 0)
+        if (!is_self(member))
             check_peer(doctor, member, &dials);
     }
     check_strangers(doctor);

@@ -8,104 +8,88 @@
 #include "cli/commands.h"
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"
-#include "cli/shared/json.h"
+#include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/table.h"
 #include "collective/plan.h"
 
-/* ---- pictures ---- */
+#define WIDTH             98
+#define INDENT            8
+#define MESSAGES_MAX      240 /* of a picture; more are not legible */
+#define LIST_RANKS_MAX    64  /* more ranks are summed up, and their moves are left out of --json */
+#define PICTURE_RANKS_MAX 16
+#define DOT_RANKS_MAX     256
+#define LANES_MAX         10000000 /* bytes are summed lane by lane */
+#define NAME_LEN          64
 
-#define WIDTH        98
-#define INDENT       8
-#define MESSAGE_LEN  48
-#define MESSAGES_MAX 240 /* of a picture; more are not legible */
+struct planning {
+    struct plan_setup setup;
+    int algo, rank; /* RANK_NONE: all */
+    bool json, dot, table;
+    enum hearth_algo chosen;
+    struct rehearsal rehearsal;
+    struct heap heap;
+    struct plan *plans; /* [setup.ranks], or only that of `rank` */
+    int plan_count;
+};
 
 /* ---- step by step ---- */
 
-static uint32_t last_step(const struct plan *plans, int size)
+struct plan_message {
+    uint32_t step;
+    int index;
+    char text[48];
+};
+
+static int compare_messages(const void *a, const void *b)
 {
-    uint32_t last = 0;
-    for (int r = 0; r < size; r++) {
-        for (uint32_t m = 0; m < plans[r].move_count; m++) {
-            const struct move *move = &plans[r].moves[m];
-            if ((move->bits & MOVE_SEND) && move->to_step > last)
-                last = move->to_step;
-        }
-    }
-    return last;
+    const struct plan_message *x = a, *y = b;
+    return x->step != y->step ? (x->step > y->step) - (x->step < y->step) : x->index - y->index;
 }
 
-static int message_text(int rank, const struct move *move, char *text, size_t size)
+/* Of one lane, "0>1 p3": rank 0 sends part 3 to rank 1. How many; more than MESSAGES_MAX are not kept. */
+static int list_messages(const struct planning *p, struct plan_message *list)
 {
-    if (move->parts > 1)
-        return snprintf(text, size, "%d>%d p%u-%u", rank, move->to, move->part, move->part + move->parts - 1);
-    return snprintf(text, size, "%d>%d p%u", rank, move->to, move->part);
-}
-
-/* Prints one message in a cell of fixed width; the column it ends at. `gap` is what its predecessor left. */
-static int put_message(int column, int gap, int width, const char *text)
-{
-    if (column + gap + width > WIDTH)
-        return printf("\n%*s%s", INDENT, "", text) - 1;
-    return column + printf("%*s%s", gap, "", text);
-}
-
-static int widest_message(const struct plan *plans, int size)
-{
-    char text[MESSAGE_LEN];
-    int widest = 0;
-    for (int r = 0; r < size; r++) {
-        for (uint32_t m = 0; m < plans[r].move_count; m++) {
-            const struct move *move = &plans[r].moves[m];
-            int len = move->bits & MOVE_SEND ? message_text(r, move, text, sizeof text) : 0;
-            widest = len > widest ? len : widest;
-        }
-    }
-    return widest + 2;
-}
-
-static void draw_step(const struct plan *plans, int size, uint32_t step, int width)
-{
-    char text[MESSAGE_LEN];
-    int column = 0, gap = 0;
-    for (int r = 0; r < size; r++) {
-        for (uint32_t m = 0; m < plans[r].move_count; m++) {
-            const struct move *move = &plans[r].moves[m];
-            if (!(move->bits & MOVE_SEND) || move->to_step != step)
+    int count = 0;
+    for (int r = 0; r < p->plan_count; r++) {
+        for (uint32_t m = 0; m < p->plans[r].move_count; m++) {
+            const struct move *move = &p->plans[r].moves[m];
+            if (!(move->bits & MOVE_SEND) || count++ >= MESSAGES_MAX)
                 continue;
-            if (column == 0)
-                column = printf("  %4u  ", step);
-            int len = message_text(r, move, text, sizeof text);
-            column = put_message(column, gap, width, text);
-            gap = width - len;
+            struct plan_message *message = &list[count - 1];
+            message->step = move->to_step;
+            message->index = count;
+            int len = snprintf(message->text, sizeof message->text, "%d>%d p%u", r, move->to, move->part);
+            if (move->parts > 1)
+                snprintf(message->text + len, sizeof message->text - (size_t)len, "-%u",
+                         move->part + move->parts - 1);
         }
-    }
-    if (column > 0)
-        putchar('\n');
-}
-
-static uint64_t count_messages(const struct plan *plans, int size)
-{
-    uint64_t count = 0;
-    for (int r = 0; r < size; r++) {
-        for (uint32_t m = 0; m < plans[r].move_count; m++)
-            count += (plans[r].moves[m].bits & MOVE_SEND) != 0;
     }
     return count;
 }
 
-/* A line per step with the messages of one lane, "0>1 p3": rank 0 sends part 3 to rank 1. Nothing if they are
- * too many to be legible. plans[size]. */
-static void draw_steps(const struct plan *plans, int size)
+/* A line per step, in cells of one width. Nothing if there are too many to be legible. */
+static void draw_steps(const struct planning *p)
 {
-    uint64_t messages = count_messages(plans, size);
-    uint32_t last = last_step(plans, size);
-    int width = widest_message(plans, size);
-    if (messages == 0 || messages > MESSAGES_MAX)
+    struct plan_message list[MESSAGES_MAX];
+    int count = list_messages(p, list), column = 0, width = 0;
+    if (count == 0 || count > MESSAGES_MAX)
         return;
-    printf("\n  %4s  %s\n", "step", "messages (0>1 p3: rank 0 sends part 3 to rank 1)");
-    for (uint32_t step = 0; step <= last; step++)
-        draw_step(plans, size, step, width);
+    qsort(list, (size_t)count, sizeof *list, compare_messages);
+    for (int i = 0; i < count; i++)
+        width = (int)strlen(list[i].text) + 2 > width ? (int)strlen(list[i].text) + 2 : width;
+    printf("\n  %4s  %s", "step", "messages (0>1 p3: rank 0 sends part 3 to rank 1)");
+    for (int i = 0, gap = 0; i < count; i++) {
+        bool first = i == 0 || list[i].step != list[i - 1].step;
+        if (first)
+            column = printf("\n  %4u  ", list[i].step) - 1;
+        else if (column + gap + width > WIDTH)
+            column = printf("\n%*s", INDENT, "") - 1;
+        else
+            column += printf("%*s", gap, "");
+        column += printf("%s", list[i].text);
+        gap = width - (int)strlen(list[i].text);
+    }
+    putchar('\n');
 }
 
 /* ---- graph ---- */
@@ -154,39 +138,7 @@ static void draw_dot(const struct plan *plans, int size, const int *host, int ra
     printf("}\n");
 }
 
-#define LIST_RANKS_MAX    64 /* more ranks are summed up, and their moves are left out of --json */
-#define PICTURE_RANKS_MAX 16
-#define DOT_RANKS_MAX     256
-#define LANES_MAX         10000000 /* bytes are summed lane by lane */
-#define NAME_LEN          64
-
-struct planning {
-    struct plan_setup setup;
-    int algo, rank; /* RANK_NONE: all */
-    bool json, dot, table;
-    enum hearth_algo chosen;
-    struct rehearsal rehearsal;
-    struct heap heap;
-};
-
-static int write_plan(struct planning *p, int rank, struct plan *plan)
-{
-    struct plan_call call = plan_setup_call(&p->setup, p->chosen, rank);
-    struct error error;
-    if (plan_write(&call, &p->heap, plan, &error) == HEARTH_OK)
-        return EXIT_GOOD;
-    return command_fail("plan", "%s", error.text);
-}
-
 /* ---- one rank ---- */
-
-static void peer_text(int rank, char *text, size_t size)
-{
-    if (rank == RANK_NONE)
-        snprintf(text, size, "-");
-    else
-        snprintf(text, size, "%d", rank);
-}
 
 static uint64_t move_bytes(const struct plan *plan, const struct move *move,
                            size_t (*bytes)(const struct plan *, uint64_t, const struct move *))
@@ -195,39 +147,6 @@ static uint64_t move_bytes(const struct plan *plan, const struct move *move,
     for (uint64_t lane = 0; lane < plan->lanes; lane++)
         sum += bytes(plan, lane, move);
     return sum;
-}
-
-static void add_move(struct table *table, const struct plan *plan, const struct move *move)
-{
-    char name[NAME_LEN], part[32], from[16], to[16], step[32];
-    bool recvs = move->bits & MOVE_RECV, sends = move->bits & MOVE_SEND;
-    uint64_t in = recvs ? move_bytes(plan, move, plan_recv_bytes) : 0;
-    uint64_t out = sends ? move_bytes(plan, move, plan_send_bytes) : 0;
-    move_name(move, name, sizeof name);
-    peer_text(move->from, from, sizeof from);
-    peer_text(move->to, to, sizeof to);
-    snprintf(part, sizeof part, move->parts > 1 ? "%u..%u" : "%u", move->part, move->part + move->parts - 1);
-    if (recvs && sends)
-        snprintf(step, sizeof step, "%u>%u", move->from_step, move->to_step);
-    else
-        snprintf(step, sizeof step, "%s%u", "", recvs ? move->from_step : move->to_step);
-    TABLE_ROW(table, PAINT_NONE, recvs || sends ? step : "-", name, part, from, to,
-              recvs ? text_count(in).s : "-", sends ? text_count(out).s : "-");
-}
-
-static void show_rank(const struct plan *plan)
-{
-    printf("\n%srank %d%s: %u moves in each of %s lane%s, %s at a time; sends %s in %s messages\n",
-           paint(stdout, PAINT_BOLD), plan->rank, paint(stdout, PAINT_NONE), plan->move_count,
-           text_count(plan->lanes).s, plan->lanes == 1 ? "" : "s", text_count(plan->window).s,
-           text_bytes((double)plan_sent(plan)).s, text_count(plan_messages(plan)).s);
-    struct table table;
-    table_open(&table, "rlrrrrr");
-    TABLE_ROW(&table, PAINT_NONE, "step", "move", "part", "from", "to", "bytes in", "bytes out");
-    for (uint32_t m = 0; m < plan->move_count; m++)
-        add_move(&table, plan, &plan->moves[m]);
-    table_print(&table, stdout, "  ");
-    table_close(&table);
 }
 
 static json_t *move_json(const struct plan *plan, const struct move *move)
@@ -251,40 +170,90 @@ static json_t *move_json(const struct plan *plan, const struct move *move)
     return row;
 }
 
+static void step_cell(struct listing_cell *cell)
+{
+    const json_t *from = json_object_get(cell->row, "from_step"), *to = json_object_get(cell->row, "to_step");
+    snprintf(cell->text, sizeof cell->text, "-");
+    if (from && to)
+        snprintf(cell->text, sizeof cell->text, "%lld>%lld", json_integer_value(from),
+                 json_integer_value(to));
+    else if (from || to)
+        snprintf(cell->text, sizeof cell->text, "%lld", json_integer_value(from ? from : to));
+}
+
+static void part_cell(struct listing_cell *cell)
+{
+    long long part = json_count_of(cell->row, "part"), parts = json_count_of(cell->row, "parts");
+    snprintf(cell->text, sizeof cell->text, parts > 1 ? "%lld..%lld" : "%lld", part, part + parts - 1);
+}
+
+static const struct column move_columns[] = {
+    {"step", .form = FORM_NUMBER, .write = step_cell},
+    {"move", "move", .form = FORM_TEXT},
+    {"part", .form = FORM_NUMBER, .write = part_cell},
+    {"from", "from", FORM_NUMBER, .none = "-", .zero = true},
+    {"to", "to", FORM_NUMBER, .none = "-", .zero = true},
+    {"bytes in", "bytes_received", FORM_COUNT, .none = "-", .zero = true},
+    {"bytes out", "bytes_sent", FORM_COUNT, .none = "-", .zero = true},
+};
+
+/* What holds for all ranks; a rank's own follows. */
+static json_t *common_json(const struct planning *p)
+{
+    const struct rehearsal *r = &p->rehearsal;
+    char name[NAME_LEN];
+    snprintf(name, sizeof name, "plan.%s", plan_kind_name(p->setup.call.kind));
+    json_t *row = json_pack("{ss ss si sI}", "name", name, "algo", hearth_algo_name(p->chosen), "ranks",
+                            p->setup.ranks, "bytes", (json_int_t)plan_setup_bytes(&p->setup));
+    row_real(row, "model_us", r->price_s * 1e6);
+    row_real(row, "predicted_us", (r->done ? r->result.time_s : r->price_s) * 1e6);
+    if (r->done)
+        row_count(row, "hops", r->result.hops);
+    return row;
+}
+
+static json_t *rank_json(const struct planning *p, const struct plan *plan)
+{
+    json_t *row = common_json(p), *moves = json_array();
+    row_count(row, "rank", (uint64_t)plan->rank);
+    row_count(row, "bytes_sent", plan_sent(plan));
+    row_count(row, "messages", plan_messages(plan));
+    row_count(row, "lanes", plan->lanes);
+    row_count(row, "window", plan->window);
+    for (uint32_t m = 0; m < plan->move_count; m++)
+        json_array_append_new(moves, move_json(plan, &plan->moves[m]));
+    json_object_set_new(row, "moves", moves);
+    return row;
+}
+
+static void show_rank(const struct planning *p)
+{
+    const struct listing_table table = {LISTING_COLUMNS(move_columns)};
+    const struct plan *plan = &p->plans[0];
+    json_t *row = rank_json(p, plan);
+    printf("\n%srank %d%s: %u moves in each of %s lane%s, %s at a time; sends %s in %s messages\n",
+           paint(stdout, PAINT_BOLD), plan->rank, paint(stdout, PAINT_NONE), plan->move_count,
+           text_count(plan->lanes).s, plan->lanes == 1 ? "" : "s", text_count(plan->window).s,
+           text_bytes(json_real_of(row, "bytes_sent")).s,
+           text_count((uint64_t)json_count_of(row, "messages")).s);
+    listing_print(&table, json_object_get(row, "moves"), stdout, "  ");
+    json_decref(row);
+}
+
 /* ---- all ranks ---- */
 
-static void show_ranks(const struct plan *plans, int size)
+static void moves_cell(struct listing_cell *cell)
 {
-    static const int widths[] = {6, 12, 14, 9};
-    putchar('\n');
-    COLUMNS(widths, "rank", "messages", "bytes sent", "moves");
-    for (int r = 0; r < size; r++)
-        COLUMNS(widths, text_count((uint64_t)r).s, text_count(plan_messages(&plans[r])).s,
-                text_count(plan_sent(&plans[r])).s, text_count(plans[r].move_count).s);
+    size_t count = json_array_size(json_object_get(cell->row, "moves"));
+    snprintf(cell->text, sizeof cell->text, "%s", text_count(count).s);
 }
 
-static int all_plans(struct planning *p, struct plan **out)
-{
-    struct plan *plans = calloc((size_t)p->setup.ranks, sizeof *plans);
-    int rank = 0;
-    while (plans && rank < p->setup.ranks && write_plan(p, rank, &plans[rank]) == EXIT_GOOD)
-        rank++;
-    if (plans && rank == p->setup.ranks) {
-        *out = plans;
-        return EXIT_GOOD;
-    }
-    while (plans && rank > 0)
-        plan_fini(&plans[--rank]);
-    free(plans);
-    return EXIT_FAILED_CHECK;
-}
-
-static void free_plans(struct plan *plans, int count)
-{
-    for (int i = 0; i < count; i++)
-        plan_fini(&plans[i]);
-    free(plans);
-}
+static const struct column rank_columns[] = {
+    {"rank", "rank", FORM_COUNT, .width = 6},
+    {"messages", "messages", FORM_COUNT, .width = 12},
+    {"bytes sent", "bytes_sent", FORM_COUNT, .width = 14},
+    {"moves", .width = 9, .write = moves_cell},
+};
 
 /* ---- prices ---- */
 
@@ -334,59 +303,61 @@ static void show_prediction(const struct planning *p)
                text_share(bound / r->result.time_s).s);
 }
 
-static int column_width(enum hearth_algo algo)
+/* Of one algorithm; the cheapest is bold. */
+static void price_cell(struct listing_cell *cell)
 {
-    int len = (int)strlen(hearth_algo_name(algo));
-    return len > 9 ? len : 9;
+    const char *name = cell->column->key;
+    const json_t *price = json_object_get(json_object_get(cell->row, "model_us_by_algo"), name);
+    bool bold = strcmp(json_text_of(cell->row, "algo"), name) == 0;
+    snprintf(cell->text, sizeof cell->text, "%s%*s%s", bold ? paint(stdout, PAINT_BOLD) : "",
+             cell->column->width, price ? text_time(json_number_value(price) * 1e-6).s : "-",
+             bold ? paint(stdout, PAINT_NONE) : "");
 }
 
-/* Sizes 4 B, 16 B, ... 1 GiB: the chosen algorithm and the price of each. */
-static void price_row(struct planning *p, json_t *doc, size_t bytes)
+/* The size, the chosen algorithm, and a column for each that there is. */
+static struct column price_columns[1 + ALGO_COUNT] = {
+    {"bytes", "bytes", FORM_BYTES, .width = -8},
+    {"chosen", "algo", FORM_TEXT, .width = -12},
+};
+
+static void fill_price_columns(void)
 {
-    struct plan_setup *s = &p->setup;
+    for (int a = 1; a < ALGO_COUNT; a++) {
+        const char *name = hearth_algo_name((enum hearth_algo)a);
+        int width = strlen(name) > 9 ? (int)strlen(name) : 9;
+        price_columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
+    }
+}
+
+/* The chosen algorithm for this size, and the price of each. NULL: there is none. */
+static json_t *price_row(const struct planning *p, size_t bytes)
+{
+    const struct plan_setup *s = &p->setup;
     struct plan_call call = plan_setup_call(s, HEARTH_ALGO_AUTO, 0);
     struct error error;
     enum hearth_algo best;
     if (select_algo(&call, &s->view, &best, &error))
-        return;
-    json_t *row = doc ? doc_row(doc) : NULL, *prices = json_object();
-    if (!doc)
-        printf("  %-8s %-12s", text_bytes((double)bytes).s, hearth_algo_name(best));
+        return NULL;
+    json_t *prices = json_object();
     for (int a = 1; a < ALGO_COUNT; a++) {
         double price = price_of(p, (enum hearth_algo)a);
-        const char *name = hearth_algo_name((enum hearth_algo)a);
-        bool bold = a == (int)best;
-        if (doc && isfinite(price))
-            row_real(prices, name, price * 1e6);
-        if (!doc)
-            printf(" %s%*s%s", bold ? paint(stdout, PAINT_BOLD) : "", column_width((enum hearth_algo)a),
-                   text_time(price).s, bold ? paint(stdout, PAINT_NONE) : "");
+        if (isfinite(price))
+            row_real(prices, hearth_algo_name((enum hearth_algo)a), price * 1e6);
     }
-    if (doc) {
-        row_text(row, "name", "plan.table");
-        row_text(row, "kind", plan_kind_name(call.kind));
-        row_text(row, "algo", hearth_algo_name(best));
-        row_count(row, "ranks", (uint64_t)s->ranks);
-        row_count(row, "bytes", bytes);
-        row_real(row, "model_us", price_of(p, best) * 1e6);
-        json_object_set(row, "model_us_by_algo", prices);
-    } else {
-        putchar('\n');
-    }
-    json_decref(prices);
+    return json_pack("{ss ss ss si sI sf so}", "name", "plan.table", "kind", plan_kind_name(call.kind),
+                     "algo", hearth_algo_name(best), "ranks", s->ranks, "bytes", (json_int_t)bytes,
+                     "model_us", price_of(p, best) * 1e6, "model_us_by_algo", prices);
 }
 
-static int show_table(struct planning *p, const struct usage *usage, json_t *doc)
+/* Sizes 4 B, 16 B, ... 1 GiB. */
+static int show_table(struct planning *p, const struct usage *usage, const struct listing *listing)
 {
     struct plan_setup *s = &p->setup;
-    if (!doc) {
+    if (!listing->doc) {
         printf("%s%s%s by size: the cheapest algorithm, and the price of each by the cost model\n",
                paint(stdout, PAINT_BOLD), plan_kind_name(s->call.kind), paint(stdout, PAINT_NONE));
         printf("%d ranks, %s, rtt %s\n\n", s->ranks, text_rate(s->rate).s, text_time(s->rtt_s).s);
-        printf("  %-8s %-12s", "bytes", "chosen");
-        for (int a = 1; a < ALGO_COUNT; a++)
-            printf(" %*s", column_width((enum hearth_algo)a), hearth_algo_name((enum hearth_algo)a));
-        putchar('\n');
+        listing_head(listing);
     }
     for (size_t bytes = 4; bytes <= (size_t)1 << 30; bytes *= 4) {
         s->bytes = bytes;
@@ -396,114 +367,66 @@ static int show_table(struct planning *p, const struct usage *usage, json_t *doc
         int code = plan_setup_build(s, usage);
         if (code != ARGS_GO)
             return code;
-        price_row(p, doc, bytes);
+        json_t *row = price_row(p, bytes);
+        if (row)
+            listing_row(listing, row);
     }
     return EXIT_GOOD;
 }
 
 /* ---- the command ---- */
 
-/* What holds for all ranks; a rank's own follows. */
-static void common_json(struct planning *p, json_t *row)
-{
-    const struct rehearsal *r = &p->rehearsal;
-    char name[NAME_LEN];
-    snprintf(name, sizeof name, "plan.%s", plan_kind_name(p->setup.call.kind));
-    row_text(row, "name", name);
-    row_text(row, "algo", hearth_algo_name(p->chosen));
-    row_count(row, "ranks", (uint64_t)p->setup.ranks);
-    row_count(row, "bytes", plan_setup_bytes(&p->setup));
-    row_real(row, "model_us", r->price_s * 1e6);
-    row_real(row, "predicted_us", (r->done ? r->result.time_s : r->price_s) * 1e6);
-    if (r->done)
-        row_count(row, "hops", r->result.hops);
-}
-
-static void rank_json(const struct plan *plan, json_t *row)
-{
-    json_t *moves = json_array();
-    row_count(row, "rank", (uint64_t)plan->rank);
-    row_count(row, "bytes_sent", plan_sent(plan));
-    row_count(row, "messages", plan_messages(plan));
-    row_count(row, "lanes", plan->lanes);
-    row_count(row, "window", plan->window);
-    for (uint32_t m = 0; m < plan->move_count; m++)
-        json_array_append_new(moves, move_json(plan, &plan->moves[m]));
-    json_object_set_new(row, "moves", moves);
-}
-
 /* A row per rank; of many ranks one row for all of them, unless one is asked for. */
-static int show_json(struct planning *p, json_t *doc)
+static void show_json(const struct planning *p, const struct listing *listing)
 {
-    const struct rehearsal *r = &p->rehearsal;
-    int first = p->rank == RANK_NONE ? 0 : p->rank,
-        last = p->rank == RANK_NONE ? p->setup.ranks - 1 : p->rank;
-    if (last - first >= LIST_RANKS_MAX) {
-        json_t *row = doc_row(doc);
-        common_json(p, row);
-        if (r->done) {
-            row_count(row, "bytes_sent", r->result.bytes_sent_max);
-            row_count(row, "messages", r->result.messages);
-        }
-        return EXIT_GOOD;
+    const struct dry_result *result = &p->rehearsal.result;
+    for (int i = 0; i < p->plan_count; i++)
+        listing_row(listing, rank_json(p, &p->plans[i]));
+    if (p->plan_count > 0)
+        return;
+    json_t *row = common_json(p);
+    if (p->rehearsal.done) {
+        row_count(row, "bytes_sent", result->bytes_sent_max);
+        row_count(row, "messages", result->messages);
     }
-    for (int rank = first; rank <= last; rank++) {
-        struct plan plan;
-        if (write_plan(p, rank, &plan))
-            return EXIT_FAILED_CHECK;
-        json_t *row = doc_row(doc);
-        common_json(p, row);
-        rank_json(&plan, row);
-        plan_fini(&plan);
-    }
-    return EXIT_GOOD;
+    listing_row(listing, row);
 }
 
-static int show_dot(struct planning *p)
-{
-    struct plan *plans;
-    if (all_plans(p, &plans))
-        return EXIT_FAILED_CHECK;
-    draw_dot(plans, p->setup.ranks, p->setup.host, p->rank);
-    free_plans(plans, p->setup.ranks);
-    return EXIT_GOOD;
-}
-
-static int show_text(struct planning *p)
+static void show_text(const struct planning *p, const struct listing *listing)
 {
     char line[256];
-    struct plan plan, *plans = NULL;
-    bool picture = p->rank == RANK_NONE && p->setup.ranks <= PICTURE_RANKS_MAX;
-    if (picture && all_plans(p, &plans))
-        return EXIT_FAILED_CHECK;
     plan_setup_line(&p->setup, line, sizeof line);
     printf("%s%s%s: %s\n", paint(stdout, PAINT_BOLD), hearth_algo_name(p->chosen), paint(stdout, PAINT_NONE),
            line);
     show_choice(p);
     if (p->rank != RANK_NONE) {
-        if (write_plan(p, p->rank, &plan))
-            return EXIT_FAILED_CHECK;
-        show_rank(&plan);
-        plan_fini(&plan);
-    } else if (picture) {
-        show_ranks(plans, p->setup.ranks);
+        show_rank(p);
+    } else if (p->plan_count > 0) {
+        putchar('\n');
+        listing_head(listing);
+        for (int r = 0; r < p->plan_count; r++)
+            listing_row(listing, rank_json(p, &p->plans[r]));
     }
     show_prediction(p);
-    if (picture) {
-        draw_steps(plans, p->setup.ranks);
-        free_plans(plans, p->setup.ranks);
-    }
+    if (p->rank == RANK_NONE)
+        draw_steps(p);
+}
+
+/* The plans of ranks from `first` on, which are shown then. */
+static int write_plans(struct planning *p, int first, int count)
+{
+    struct error error;
+    if (plan_setup_write(&p->setup, p->chosen, first, count, &p->heap, NULL, &p->plans, &error))
+        return command_fail("plan", "%s", error.text);
+    p->plan_count = count;
     return EXIT_GOOD;
 }
 
-static uint64_t count_lanes(struct planning *p)
+static void free_plans(struct planning *p)
 {
-    struct plan plan;
-    if (write_plan(p, 0, &plan))
-        return UINT64_MAX;
-    uint64_t lanes = plan.lanes;
-    plan_fini(&plan);
-    return lanes;
+    plan_setup_free(p->plans, p->plan_count);
+    p->plans = NULL;
+    p->plan_count = 0;
 }
 
 /* Which algorithm, and what it would cost. */
@@ -514,7 +437,10 @@ static int settle(struct planning *p, const struct usage *usage)
     struct progress progress;
     if (select_algo(&call, &p->setup.view, &p->chosen, &error))
         return args_refuse(usage, "%s", error.text);
-    uint64_t lanes = count_lanes(p);
+    if (write_plans(p, 0, 1))
+        return EXIT_FAILED_CHECK;
+    uint64_t lanes = p->plans[0].lanes;
+    free_plans(p);
     if (lanes > LANES_MAX)
         return args_refuse(usage,
                            "the buffer would be cut into %s lanes; try a smaller --bytes or a larger --chunk",
@@ -530,23 +456,37 @@ static int settle(struct planning *p, const struct usage *usage)
                         p->rehearsal.why);
 }
 
+static int show_plan(struct planning *p, const struct listing *listing)
+{
+    int ranks = p->setup.ranks;
+    bool one = p->rank != RANK_NONE && !p->dot;
+    bool all = p->dot || ranks <= (p->json ? LIST_RANKS_MAX : PICTURE_RANKS_MAX);
+    if ((one || all) && write_plans(p, one ? p->rank : 0, one ? 1 : ranks))
+        return EXIT_FAILED_CHECK;
+    if (p->dot)
+        draw_dot(p->plans, ranks, p->setup.host, p->rank);
+    else if (p->json)
+        show_json(p, listing);
+    else
+        show_text(p, listing);
+    free_plans(p);
+    return EXIT_GOOD;
+}
+
 static int run_plan(struct planning *p, const struct usage *usage, int argc, char **argv)
 {
-    json_t *doc = NULL;
+    struct listing listing = {LISTING_COLUMNS(rank_columns)};
     int code = p->table ? ARGS_GO : settle(p, usage);
+    if (p->table) {
+        fill_price_columns();
+        listing = (struct listing){LISTING_COLUMNS(price_columns)};
+    }
     if (code != ARGS_GO)
         return code;
-    if (p->json && !(doc = doc_open(argc, argv)))
+    if (!listing_open(&listing, p->json, argc, argv))
         return EXIT_FAILED_CHECK;
-    if (p->table)
-        code = show_table(p, usage, doc);
-    else if (p->dot)
-        code = show_dot(p);
-    else
-        code = p->json ? show_json(p, doc) : show_text(p);
-    if (doc && !doc_close(doc))
-        code = EXIT_FAILED_CHECK;
-    return code;
+    code = p->table ? show_table(p, usage, &listing) : show_plan(p, &listing);
+    return listing_close(&listing, code);
 }
 
 int cmd_plan(int argc, char **argv)

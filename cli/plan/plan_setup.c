@@ -178,25 +178,11 @@ double plan_setup_bound(const struct plan_setup *s)
     double n = s->ranks, whole = (double)plan_setup_bytes(s) / s->rate, others = whole * (n - 1) / n;
     if (s->ranks == 1 || s->host)
         return 0;
-    switch (s->call.kind) {
-    case PLAN_ALL_REDUCE:
+    if (s->call.kind == PLAN_BARRIER)
+        return 0;
+    if (s->call.kind == PLAN_ALL_REDUCE)
         return 2 * others;
-    case PLAN_REDUCE_SCATTER:
-    case PLAN_ALL_GATHER:
-    case PLAN_GATHER:
-    case PLAN_SCATTER:
-    case PLAN_ALL_TO_ALL:
-        return others;
-    case PLAN_BROADCAST:
-    case PLAN_REDUCE:
-    case PLAN_SCAN:
-    case PLAN_EXCLUSIVE_SCAN:
-        return whole;
-    case PLAN_BARRIER:
-    case PLAN_KIND_COUNT:
-        break;
-    }
-    return 0;
+    return is_parted(s->call.kind) ? others : whole;
 }
 
 void plan_setup_line(const struct plan_setup *s, char *text, size_t size)
@@ -234,43 +220,50 @@ uint64_t plan_sent(const struct plan *plan)
 
 /* ---- dry runs ---- */
 
-struct rehearsing {
-    const struct plan_setup *setup;
-    enum hearth_algo algo;
-    struct progress *progress;
-    struct heap heap;
-    struct plan *plans; /* [ranks]; the first `written` are there */
-    int written;
-};
-
-static int write_plan(struct rehearsing *r, int rank, struct plan *plan, struct error *error)
+int plan_setup_write(const struct plan_setup *setup, enum hearth_algo algo, int first, int count,
+                     struct heap *heap, struct progress *progress, struct plan **plans, struct error *error)
 {
-    struct plan_call call = plan_setup_call(r->setup, r->algo, rank);
-    return plan_write(&call, &r->heap, plan, error);
+    struct plan *list = heap_alloc(heap, (size_t)count, sizeof *list);
+    int status = HEARTH_OK, written = 0;
+    if (!list)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the plans");
+    while (written < count && !status) {
+        struct plan_call call = plan_setup_call(setup, algo, first + written);
+        status = plan_write(&call, heap, &list[written], error);
+        written += !status;
+        if (progress)
+            progress_show(progress, PLANS_SHARE * written / count);
+    }
+    if (status)
+        plan_setup_free(list, written);
+    else
+        *plans = list;
+    return status;
+}
+
+void plan_setup_free(struct plan *plans, int count)
+{
+    for (int i = 0; i < count; i++)
+        plan_fini(&plans[i]);
+    heap_free(plans);
 }
 
 /* Looks at a few ranks to see whether all of them would be too much: the root, one after it, one in the
  * middle, the last. Ranks other than the root differ little. */
-static int foresee(struct rehearsing *r, struct error *error)
+static int foresee(const struct plan_setup *s, enum hearth_algo algo, struct heap *heap, struct error *error)
 {
-    const struct plan_setup *s = r->setup;
     int samples[] = {s->call.root, (s->call.root + 1) % s->ranks, s->ranks / 2, s->ranks - 1};
-    double messages = 0, len = 0, root_messages = 0, root_len = 0;
+    double messages = 0, len = 0;
     for (int i = 0; i < 4; i++) {
-        struct plan plan;
-        int status = write_plan(r, samples[i], &plan, error);
+        double weight = i ? (s->ranks - 1) / 3.0 : 1;
+        struct plan *plan;
+        int status = plan_setup_write(s, algo, samples[i], 1, heap, NULL, &plan, error);
         if (status)
             return status;
-        double sends = fmax((double)plan_messages(&plan), (double)plan.lanes);
-        double moves_len = (double)plan.move_count * sizeof(struct move);
-        plan_fini(&plan);
-        messages += i ? sends / 3 * (s->ranks - 1) : 0;
-        len += i ? moves_len / 3 * (s->ranks - 1) : 0;
-        root_messages += i ? 0 : sends;
-        root_len += i ? 0 : moves_len;
+        messages += weight * fmax((double)plan_messages(plan), (double)plan->lanes);
+        len += weight * (double)plan->move_count * sizeof(struct move);
+        plan_setup_free(plan, 1);
     }
-    messages += root_messages;
-    len += root_len;
     if (messages > s->messages_max)
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "about %s messages, more than %s (--messages-max)",
                          text_count((uint64_t)messages).s, text_count((uint64_t)s->messages_max).s);
@@ -282,57 +275,42 @@ static int foresee(struct rehearsing *r, struct error *error)
 
 static bool run_progress(void *arg, double share)
 {
-    struct rehearsing *r = arg;
-    if (r->progress)
-        progress_show(r->progress, PLANS_SHARE + share * (1 - PLANS_SHARE));
+    if (arg)
+        progress_show(arg, PLANS_SHARE + share * (1 - PLANS_SHARE));
     return true;
 }
 
-static int write_plans(struct rehearsing *r, struct error *error)
+static int rehearse(const struct plan_setup *s, enum hearth_algo algo, struct heap *heap,
+                    struct progress *progress, struct dry_result *result, struct error *error)
 {
-    r->plans = heap_alloc(&r->heap, (size_t)r->setup->ranks, sizeof *r->plans);
-    if (!r->plans)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the plans");
-    while (r->written < r->setup->ranks) {
-        int status = write_plan(r, r->written, &r->plans[r->written], error);
-        if (status)
-            return status;
-        r->written++;
-        if (r->progress)
-            progress_show(r->progress, PLANS_SHARE * r->written / r->setup->ranks);
-    }
-    return HEARTH_OK;
-}
-
-static int rehearse(struct rehearsing *r, struct dry_result *result, struct error *error)
-{
-    struct dry_net net = {
-        .inside = r->setup->view.inside, .across = r->setup->view.across, .host = r->setup->host};
-    int status = foresee(r, error);
+    const struct dry_net net = {.inside = s->view.inside,
+                                .across = s->view.across,
+                                .host = s->host,
+                                .slots = (uint32_t)s->slots,
+                                .progress = run_progress,
+                                .progress_arg = progress};
+    struct plan *plans;
+    int status = foresee(s, algo, heap, error);
     if (!status)
-        status = write_plans(r, error);
+        status = plan_setup_write(s, algo, 0, s->ranks, heap, progress, &plans, error);
     if (status)
         return status;
-    net.slots = (uint32_t)r->setup->slots;
-    net.progress = run_progress;
-    net.progress_arg = r;
-    return dryrun(r->plans, r->setup->ranks, &net, &r->heap, result, error);
+    status = dryrun(plans, s->ranks, &net, heap, result, error);
+    plan_setup_free(plans, s->ranks);
+    return status;
 }
 
 void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
                          struct rehearsal *out)
 {
-    struct rehearsing r = {.setup = setup, .algo = algo, .progress = progress};
     struct plan_call call = plan_setup_call(setup, algo, 0);
+    struct heap heap;
     struct error error;
     assert(algo != HEARTH_ALGO_AUTO);
     *out = (struct rehearsal){.price_s = select_price(&call, algo, &setup->view)};
-    heap_init(&r.heap, setup->memory_max);
+    heap_init(&heap, setup->memory_max);
     error_clear(&error);
-    int status = rehearse(&r, &out->result, &error);
-    for (int i = 0; i < r.written; i++)
-        plan_fini(&r.plans[i]);
-    heap_free(r.plans);
+    int status = rehearse(setup, algo, &heap, progress, &out->result, &error);
     out->done = status == HEARTH_OK;
     out->failed =
         status && status != HEARTH_LIMIT && status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED;

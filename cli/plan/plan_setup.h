@@ -6,6 +6,7 @@
 #include "cli/shared/progress.h"
 #include "collective/dryrun.h"
 #include "collective/select.h"
+#include "gradient/price.h"
 
 #define PLAN_SETUP_ARGS      17
 #define PLAN_SETUP_RANKS_MAX 100000
@@ -57,6 +58,12 @@ void plan_setup_line(const struct plan_setup *setup, char *text, size_t size);
 uint64_t plan_messages(const struct plan *plan);
 uint64_t plan_sent(const struct plan *plan);
 
+/* The plans of `count` ranks from `first` on, for plan_setup_free. `progress`: NULL or shown. */
+int MUST_CHECK plan_setup_write(const struct plan_setup *setup, enum hearth_algo algo, int first, int count,
+                                struct heap *heap, struct progress *progress, struct plan **plans,
+                                struct error *error);
+void plan_setup_free(struct plan *plans, int count);
+
 /* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried.
  * `progress` is shown; NULL: nothing is. */
 void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
@@ -66,3 +73,13 @@ void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, 
 const char *plan_setup_kind(int index);
 const char *plan_setup_dtype(int index);
 const char *plan_setup_algo(int index); /* "auto" first */
+
+#define MODEL_SIDE 4096 /* rows and columns of a layer */
+/* What a step of training costs: a model of so many parameters is layers of MODEL_SIDE x MODEL_SIDE, one with
+ * fewer rows, and the rest, which goes plain as small tensors do. */
+struct model_price {
+    struct reduction_choice layer;                    /* what a layer does */
+    double bytes, wire_s, kernel_s, total_s, plain_s; /* of all, in flight together */
+};
+struct model_price model_price(const struct codec_list *list, size_t params, enum hearth_dtype dtype,
+                               const struct group_view *view);

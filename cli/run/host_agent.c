@@ -5,7 +5,7 @@
  * the end up, and sees to it that nothing is left behind. The launcher may vanish at any moment, by kill
  * -9 or with its network: then `in` ends, which no process can prevent, and the host agent ends the program.
  * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where the
- * system hands orphans to the host agent (os/leash.h), processes that left the group are found and killed
+ * system hands orphans to the host agent (os/spawn.h), processes that left the group are found and killed
  * too; and should the host agent itself be killed, the program follows it there. */
 #include "cli/run/child.h"
 
@@ -26,8 +26,8 @@
 #include "core/bytes.h"
 #include "core/types.h"
 #include "os/clock.h"
-#include "os/leash.h"
-#include "os/memory_file.h"
+#include "os/memory.h"
+#include "os/spawn.h"
 #include "security/secret.h"
 
 #define ARGS_MAX       65536

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/memory_file.h"
+#include "os/memory.h"
 #include "security/trust_list.h"
 #include "security/vault.h"
 

@@ -40,7 +40,7 @@ void pattern_encode(enum hearth_dtype dtype, double value, void *element)
     const struct kernels *scalar = kernels_named("scalar");
     float single = (float)value;
     bool from_single = dtype == HEARTH_F32 || dtype == HEARTH_F16 || dtype == HEARTH_BF16;
-    scalar->narrow[dtype](element, from_single ? (const void *)&single : (const void *)&value, 1);
+    scalar->narrow(dtype, element, from_single ? (const void *)&single : (const void *)&value, 1);
 }
 
 /* What is there is copied behind itself: the distance doubles, so the copies are few and long. */

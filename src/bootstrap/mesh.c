@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dials, greets and hears until every pair has its channels. What is to be dialled and which socket is kept,
- * pairing.c says; who comes to us, connect/listener.c hears; the sockets between are in mesh_line.c. */
+/* Dials and greets until every pair has its channels. pairing.c decides what is dialled and which socket is
+ * kept, connect/listener.c takes incoming connections, mesh_line.c has the sockets in between. */
 #include "bootstrap/mesh.h"
 
 #include <assert.h>
@@ -136,7 +136,7 @@ static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
     char why[MESH_REASON_MAX];
     snprintf(why, sizeof why, "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
              known ? ": it speaks for another member" : "");
-    half_open_complain(mesh->setup->listener->half_open, &incoming->from, why);
+    admission_log_complain(half_open_admissions(mesh->setup->listener->half_open), &incoming->from, why);
     secure_stream_close(incoming->stream);
 }
 
@@ -168,37 +168,28 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
                          list);
 }
 
-/* Who had its time and did not come. */
-static void note_unjoined(const struct mesh *mesh, bool late)
-{
-    if (!mesh->setup->unjoined || stop_asked(mesh->setup->stop))
-        return;
-    for (int i = 0; i < mesh->roster->size; i++) {
-        const struct pairing *p = &mesh->sides[i].pairing;
-        mesh->setup->unjoined[i] =
-            i != mesh->roster->rank && !pairing_done(p) && (late || pairing_hopeless(p, mesh->now_ns));
-    }
-}
-
-/* HEARTH_PENDING, or what ends the attempt. */
+/* HEARTH_PENDING, or what ends the attempt. Then `unjoined` is set, unless we were asked to stop. */
 static int mesh_verdict(const struct mesh *mesh, struct error *error)
 {
-    bool late = mesh->now_ns >= mesh->setup->deadline_ns || stop_asked(mesh->setup->stop);
+    bool stopped = stop_asked(mesh->setup->stop);
+    bool late = stopped || mesh->now_ns >= mesh->setup->deadline_ns;
+    int first = RANK_NONE;
 
     if (mesh->broken->status != HEARTH_OK)
         return error->status;
     if (mesh->missing == 0)
         return HEARTH_OK;
-    for (int i = 0; i < mesh->roster->size; i++) {
+    for (int i = mesh->roster->size - 1; i >= 0; i--) {
         const struct pairing *p = &mesh->sides[i].pairing;
-        if (i == mesh->roster->rank || pairing_done(p))
-            continue;
-        if (!late && !pairing_hopeless(p, mesh->now_ns))
-            continue;
-        note_unjoined(mesh, late);
-        return missing_error(mesh, i, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
+        bool lost =
+            i != mesh->roster->rank && !pairing_done(p) && (late || pairing_hopeless(p, mesh->now_ns));
+        first = lost ? i : first;
+        if (mesh->setup->unjoined && !stopped)
+            mesh->setup->unjoined[i] = lost;
     }
-    return HEARTH_PENDING;
+    if (first < 0)
+        return HEARTH_PENDING;
+    return missing_error(mesh, first, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
 }
 
 static void mesh_sleep(struct mesh *mesh)
@@ -211,9 +202,7 @@ static void mesh_sleep(struct mesh *mesh)
     for (int i = 0; i < LINES_MAX; i++) {
         const struct line *line = &mesh->lines[i];
         if (line->state != LINE_FREE)
-            mesh->waits[count++] = (struct sock_wait){.fd = secure_stream_fd(line->stream),
-                                                      .want_recv = true,
-                                                      .want_send = secure_stream_wants_send(line->stream)};
+            mesh->waits[count++] = secure_stream_wait(line->stream);
     }
     count += dial_waits(&mesh->driver, mesh->waits + count, DIAL_ATTEMPTS_MAX, &until_ns);
     for (int i = 0; i < mesh->roster->size; i++) {

@@ -47,10 +47,10 @@ struct mesh_setup {
                            that names the option (trust_network, HEARTH_TRUST_NETWORK=1,
                            --i-trust-this-network) */
     uint64_t deadline_ns, connect_timeout_ns;
-    const struct stop *stop; /* when asked, the deadline has come; NULL: nobody asks */
+    const struct stop *stop; /* when asked, the deadline has come; may be NULL */
     uint32_t connect_retries;
-    bool *unjoined; /* by rank: set for those that could not be joined; not where the time was cut short by
-                       `stop`. NULL: nobody wants to know */
+    bool
+        *unjoined; /* by rank: set for those that could not be joined, unless `stop` was asked; may be NULL */
 };
 
 /* Joins us to all other members: peers[size], our own place stays MESH_NONE. All addresses of a peer are

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "os/clock.h"
-#include "os/tcp_facts.h"
+#include "os/sock.h"
 #include "security/records.h"
 
 #define LOOPBACK_BYTES (1 << 20) /* buffers of a connection inside a machine */
@@ -59,11 +59,6 @@ static void why_because(struct mesh *mesh, const struct line *line, enum hearth_
     why_keep(mesh, line, reason, text);
 }
 
-static void why_set(struct mesh *mesh, const struct line *line, const char *what)
-{
-    why_because(mesh, line, HEARTH_REASON_NONE, what);
-}
-
 /* How far we are; of less interest than why the last attempt failed. */
 static void why_note(struct mesh *mesh, const struct line *line, const char *progress)
 {
@@ -71,7 +66,7 @@ static void why_note(struct mesh *mesh, const struct line *line, const char *pro
 
     if (line->via < 0 || side->failed[line->via])
         return;
-    why_set(mesh, line, progress);
+    why_because(mesh, line, HEARTH_REASON_NONE, progress);
     side->failed[line->via] = false;
 }
 
@@ -122,7 +117,7 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
     return secure_stream_send(line->stream, bytes, sizeof bytes);
 }
 
-/* One line per peer, for people. */
+/* One line per peer. */
 static void joined_log(const struct mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
@@ -135,7 +130,7 @@ static void joined_log(const struct mesh *mesh, int rank)
               peer->count, peer->count == 1 ? "" : "s", (double)peer->round_trip_ns / 1e6);
 }
 
-/* The line cannot be released: nobody of the cluster can go on. */
+/* The line cannot be released: the cluster cannot be made. */
 static void line_broken(struct mesh *mesh, const struct line *line, int status)
 {
     bool stopped = status == HEARTH_PENDING && stop_asked(mesh->setup->stop);
@@ -350,9 +345,9 @@ static void line_answered(struct mesh *mesh, struct line *line)
     enum dial_fault fault = DIAL_CLOSED;
 
     if (greeting_decode(&g, line->bytes, &what) || !from_peer(mesh, line, &g)) {
-        why_set(mesh, line, what);
+        why_because(mesh, line, HEARTH_REASON_NONE, what);
     } else if (g.kind == GREETING_REFUSE) {
-        why_set(mesh, line, greeting_reason_text(g.reason));
+        why_because(mesh, line, HEARTH_REASON_NONE, greeting_reason_text(g.reason));
         fault = g.reason == GREETING_BUSY ? DIAL_CUT : DIAL_CLOSED;
     } else if (line->state == LINE_GREETED && g.kind == GREETING_WELCOME) {
         line_welcomed(mesh, line, &g);
@@ -363,7 +358,7 @@ static void line_answered(struct mesh *mesh, struct line *line)
         line_keep(mesh, line);
         return;
     } else {
-        why_set(mesh, line, "it answers out of turn");
+        why_because(mesh, line, HEARTH_REASON_NONE, "it answers out of turn");
     }
     line_fail(mesh, line, fault);
 }
@@ -376,9 +371,9 @@ void line_hear(struct mesh *mesh, struct line *line)
     ssize_t len = secure_stream_recv(line->stream, line->bytes + line->got, GREETING_LEN - line->got);
 
     if (len < 0 || (len == 0 && status != HEARTH_OK)) {
-        why_set(mesh, line,
-                secure_stream_mixed(line->stream) ? secure_stream_mixed_text(line->stream)
-                                                  : "connected, but it closed without an answer");
+        why_because(mesh, line, HEARTH_REASON_NONE,
+                    secure_stream_mixed(line->stream) ? secure_stream_mixed_text(line->stream)
+                                                      : "connected, but it closed without an answer");
         line_fail(mesh, line, DIAL_CUT);
         return;
     }

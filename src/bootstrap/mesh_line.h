@@ -32,7 +32,7 @@ struct side {
     struct pairing pairing;
     char why[PAIRING_VIAS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
     enum hearth_reason reason;            /* of the last attempt that failed for one */
-    bool unreached;                       /* nobody was there by TCP, once at least */
+    bool unreached;                       /* no listener by TCP, once at least */
     bool failed[PAIRING_VIAS];            /* that is why an attempt failed */
 };
 

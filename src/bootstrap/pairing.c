@@ -115,8 +115,8 @@ static void round_trip_seen(struct pairing *p, uint64_t round_trip_ns)
         p->round_trip_ns = round_trip_ns;
 }
 
-/* `way`: by which we dialled it, -1: the peer did. Whoever dialled channel 0 found a way, so the others are
- * dialled from that end too, and that way. */
+/* `via`: the address that we dialled, -1: the peer dialled. The end that dialled channel 0 dials the others,
+ * too, at the same address. */
 static void channel_keep(struct pairing *p, int channel, int via, bool local, uint64_t now_ns)
 {
     struct pairing_channel *c = &p->channels[channel];

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting: who is there, what they must agree on, and what each of them is told.
+/* The meeting: its members, what they must agree on, and the messages to each of them.
  *
  * The members' part of a roster is the same for all, so it is kept once; a connection's output is a few
- * bytes of its own around it. A new roster is made only when nobody is still being sent the last one. */
+ * bytes of its own around it. A new roster is made only when the last one is sent to all. */
 #include "bootstrap/rendezvous.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bootstrap/register_trust.h"
 #include "bootstrap/settings_diff.h"
 #include "core/bytes.h"
 #include "core/prng.h"
@@ -20,20 +19,14 @@
 
 #define OUT_MAX 1024u /* welcome, the head of a roster, go, refuse: less than 512 */
 
-#define ADMITTED_NS NS_PER_S /* a handshake that has begun well is not disturbed for so long */
-
-enum incoming_state { STRANGER, MEMBER, LEAVING };
+enum registrant_state { UNREGISTERED, MEMBER, LEAVING };
 
 struct registrant {
-    enum incoming_state state;
+    enum registrant_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
-    uint64_t source;      /* sock_addr_network */
-    uint64_t admitted_ns; /* since then it has knocked as only members can; 0: it has not */
-    bool proven;          /* by its handshake, to be: */
-    struct identity peer;
     uint64_t order;       /* of coming, and then of registering */
-    uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
+    uint64_t deadline_ns; /* member: of its patience; else it is closed then */
     int wanted, rank;
     struct peer_info member;
     struct message_reader in;
@@ -44,7 +37,6 @@ enum phase { GATHERING, AGREEING, OVER };
 
 struct rendezvous {
     struct rendezvous_setup setup;
-    struct guard guard;
     enum phase phase;
     struct error error; /* why it is over; HEARTH_OK: GO */
     struct prng prng;
@@ -56,6 +48,12 @@ struct rendezvous {
     size_t roster_len;
 };
 
+/* NULL: the connection is not one of a member. */
+static struct registrant *member_at(const struct rendezvous *r, int conn)
+{
+    return r->incoming[conn] && r->incoming[conn]->state == MEMBER ? r->incoming[conn] : NULL;
+}
+
 /* ---- open and close ---- */
 
 int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **out, struct error *error)
@@ -65,7 +63,7 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
     if (!r)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
     r->setup = *setup;
-    r->limit = setup->size + RENDEZVOUS_STRANGERS + 1; /* one more, until the oldest is closed */
+    r->limit = setup->size + RENDEZVOUS_LEAVING + 1; /* one more, until the oldest is closed */
     r->incoming = heap_alloc(setup->heap, (size_t)r->limit, sizeof(struct registrant *));
     r->ranks = heap_alloc(setup->heap, (size_t)setup->size, sizeof(int));
     if (!r->incoming || !r->ranks) {
@@ -74,7 +72,6 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
                          setup->size);
     }
     prng_init(&r->prng, setup->seed);
-    guard_init(&r->guard, &setup->log, setup->size);
     error_clear(&r->error);
     *out = r;
     return HEARTH_OK;
@@ -107,11 +104,6 @@ void rendezvous_close(struct rendezvous *r)
     heap_free(r->ranks);
     heap_free(r->roster);
     heap_free(r);
-}
-
-struct guard *rendezvous_guard(struct rendezvous *r)
-{
-    return &r->guard;
 }
 
 int rendezvous_limit(const struct rendezvous *r)
@@ -168,7 +160,7 @@ static void incoming_leave(struct rendezvous *r, struct registrant *g, uint64_t 
 {
     r->members -= g->state == MEMBER;
     g->state = LEAVING;
-    g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
+    g->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
 }
 
 static void incoming_refuse(struct rendezvous *r, struct registrant *g, const struct error *error,
@@ -181,15 +173,15 @@ static void incoming_refuse(struct rendezvous *r, struct registrant *g, const st
     incoming_leave(r, g, now_ns);
 }
 
-/* Ends the meeting for all who have registered. */
+/* Ends the meeting for all members. */
 static void meeting_fail(struct rendezvous *r, const struct error *error, uint64_t now_ns)
 {
     r->phase = OVER;
     r->error = *error;
     log_write(&r->setup.log, HEARTH_LOG_INFO, "HEARTH-REFUSED", "%s", error->text);
     for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER)
-            incoming_refuse(r, r->incoming[i], error, now_ns);
+        if (member_at(r, i))
+            incoming_refuse(r, member_at(r, i), error, now_ns);
 }
 
 /* A member that leaves before GO frees its place. */
@@ -205,25 +197,38 @@ static void incoming_drop(struct rendezvous *r, struct registrant *g)
     }
     out_wipe(g);
     message_queue_clear(&g->out); /* a roster that it shares may be replaced before it is closed */
-    g->state = STRANGER;
+    g->state = UNREGISTERED;
     g->gone = true;
+}
+
+/* Which connection asked for which rank, -1: none; gives how many did. */
+static int ranks_given(struct rendezvous *r)
+{
+    int given = 0;
+
+    for (int rank = 0; rank < r->setup.size; rank++)
+        r->ranks[rank] = -1;
+    for (int i = 0; i < r->limit; i++) {
+        const struct registrant *g = member_at(r, i);
+        if (!g || g->wanted < 0)
+            continue;
+        r->ranks[g->wanted] = i;
+        given++;
+    }
+    return given;
 }
 
 /* Given ranks first, then the free ones in the order of coming. */
 static void ranks_assign(struct rendezvous *r)
 {
-    for (int rank = 0; rank < r->setup.size; rank++)
-        r->ranks[rank] = -1;
-    for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->wanted >= 0)
-            r->ranks[r->incoming[i]->wanted] = i;
+    (void)ranks_given(r);
     for (int rank = 0; rank < r->setup.size; rank++) {
         uint64_t first = UINT64_MAX;
         if (r->ranks[rank] >= 0)
             continue;
         for (int i = 0; i < r->limit; i++) {
-            const struct registrant *g = r->incoming[i];
-            if (g && g->state == MEMBER && g->wanted < 0 && g->rank < 0 && g->order < first) {
+            const struct registrant *g = member_at(r, i);
+            if (g && g->wanted < 0 && g->rank < 0 && g->order < first) {
                 first = g->order;
                 r->ranks[rank] = i;
             }
@@ -261,7 +266,7 @@ static void meeting_try_roster(struct rendezvous *r, uint64_t now_ns)
     if (r->phase != GATHERING || r->members < r->setup.size)
         return;
     for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER && message_queue_len(&r->incoming[i]->out) > 0)
+        if (member_at(r, i) && message_queue_len(&member_at(r, i)->out) > 0)
             return;
     if (roster_make(r) != HEARTH_OK) {
         error_set(&error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for the roster");
@@ -290,44 +295,17 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
     }
 }
 
-static bool may_go(const struct registrant *g)
+/* Of those that were told why they are refused, the oldest; NULL: none. */
+static struct registrant *oldest_leaving(const struct rendezvous *r)
 {
-    return g && g->state != MEMBER && !g->gone;
-}
-
-/* In the middle of a handshake that has begun well: where many come from one address, they would push out
- * each other. */
-static bool is_busy(const struct registrant *g, uint64_t now_ns)
-{
-    return g->admitted_ns > 0 && now_ns < g->admitted_ns + ADMITTED_NS;
-}
-
-static bool goes_before(const struct registrant *a, const struct registrant *b, uint64_t now_ns)
-{
-    bool busy = is_busy(a, now_ns);
-
-    return busy != is_busy(b, now_ns) ? !busy : a->order < b->order;
-}
-
-/* Of the address that has most connections that are not members', the oldest: as at the listener. */
-static struct registrant *incoming_to_go(const struct rendezvous *r, uint64_t now_ns)
-{
-    struct registrant *worst = NULL;
-    int most = 0;
+    struct registrant *oldest = NULL;
 
     for (int i = 0; i < r->limit; i++) {
         struct registrant *g = r->incoming[i];
-        int count = 0;
-        if (!may_go(g))
-            continue;
-        for (int k = 0; k < r->limit; k++)
-            count += may_go(r->incoming[k]) && r->incoming[k]->source == g->source;
-        if (!worst || count > most || (count == most && goes_before(g, worst, now_ns))) {
-            worst = g;
-            most = count;
-        }
+        if (g && g->state == LEAVING && !g->gone && (!oldest || g->order < oldest->order))
+            oldest = g;
     }
-    return worst;
+    return oldest;
 }
 
 int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin, uint64_t now_ns,
@@ -349,13 +327,12 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
         return HEARTH_NO_MEMORY;
     }
     g->origin = *origin;
-    g->source = sock_addr_network(&origin->from);
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
-    g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
-    struct registrant *worst = r->open + 1 == r->limit ? incoming_to_go(r, now_ns) : NULL;
-    if (worst)
-        worst->gone = true;
+    g->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
+    struct registrant *oldest = r->open + 1 == r->limit ? oldest_leaving(r) : NULL;
+    if (oldest)
+        oldest->gone = true;
     r->incoming[place] = g;
     r->open++;
     *conn = place;
@@ -371,23 +348,51 @@ void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns)
     meeting_try_roster(r, now_ns);
 }
 
-void rendezvous_conn_admitted(struct rendezvous *r, int conn, uint64_t now_ns)
-{
-    r->incoming[conn]->admitted_ns = now_ns;
-}
-
-void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer)
-{
-    r->incoming[conn]->proven = true;
-    r->incoming[conn]->peer = *peer;
-}
-
 bool rendezvous_conn_gone(const struct rendezvous *r, int conn)
 {
     return r->incoming[conn]->gone;
 }
 
 /* ---- registering ---- */
+
+int mixed_error(bool others_encrypt, const char *one, struct error *error)
+{
+    return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
+                         "rendezvous: the others %s, %s %s: start all members with plain, or (better) none",
+                         others_encrypt ? "encrypt" : "are plain", one,
+                         others_encrypt ? "is plain" : "encrypts");
+}
+
+/* Whether a member that registers is the one that its handshake has proven (`peer`, NULL: there was none)
+ * and of our cluster. HEARTH_OK, or a refusal of this connection with what to do. */
+static int register_trust(const struct rendezvous_setup *s, const struct identity *peer,
+                          const struct meeting_register *in, struct error *error)
+{
+    unsigned process = in->member.process;
+    const char *host = in->member.name;
+    bool plain = bytes_zero(in->member.id.node.bytes, NODE_ID_LEN);
+    char name[PEER_NAME_MAX + 32];
+
+    if (plain != !s->space) {
+        snprintf(name, sizeof name, "process %u on %s", process, host);
+        int status = mixed_error(plain, name, error);
+        error->rank = in->rank;
+        return status;
+    }
+    if (s->credentials && !(peer && identity_equal(peer, &in->member.id)))
+        return error_set(error, HEARTH_PROTOCOL, in->rank,
+                         "rendezvous: process %u on %s: it speaks for another member than the one that its "
+                         "handshake has proven",
+                         process, host);
+    if (s->space && !bytes_zero(in->space, NAMESPACE_LEN) && memcmp(in->space, s->space, NAMESPACE_LEN) != 0)
+        return error_because(
+            error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_MISMATCH, in->rank,
+            "rendezvous: process %u on %s has the secret of another cluster: give all members the "
+            "same (hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for "
+            "this job)",
+            process, host);
+    return HEARTH_OK;
+}
 
 /* What ends the meeting for all: HEARTH_OK, or the contradiction. */
 static int register_check(const struct rendezvous *r, const struct meeting_register *in, struct error *error)
@@ -414,8 +419,8 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
                              host, text);
     }
     for (int i = 0; in->rank >= 0 && i < r->limit; i++) {
-        const struct registrant *g = r->incoming[i];
-        if (g && g->state == MEMBER && g->wanted == in->rank)
+        const struct registrant *g = member_at(r, i);
+        if (g && g->wanted == in->rank)
             return error_because(
                 error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
                 "rendezvous: rank %d was given twice: to process %u on %s and to process %u on %s",
@@ -446,8 +451,8 @@ static int register_refuse(const struct rendezvous *r, const struct meeting_regi
 static void member_replace(struct rendezvous *r, const struct peer_info *m)
 {
     for (int i = 0; i < r->limit; i++) {
-        struct registrant *g = r->incoming[i];
-        if (g && g->state == MEMBER && identity_equal(&g->member.id, &m->id))
+        struct registrant *g = member_at(r, i);
+        if (g && identity_equal(&g->member.id, &m->id))
             incoming_drop(r, g);
     }
 }
@@ -471,8 +476,8 @@ static void incoming_register(struct rendezvous *r, struct registrant *g, const 
 {
     struct error error;
 
-    if (register_trust(&r->setup, g->proven ? &g->peer : NULL, in, &error) != HEARTH_OK) {
-        guard_complain(&r->guard, &g->origin.from, error.text);
+    if (register_trust(&r->setup, g->origin.peer, in, &error) != HEARTH_OK) {
+        admission_log_complain(r->setup.admissions, &g->origin.from, error.text);
         incoming_refuse(r, g, &error, now_ns);
         return;
     }
@@ -531,7 +536,7 @@ static bool incoming_hear(struct rendezvous *r, struct registrant *g, uint64_t n
     struct meeting_register in;
     uint64_t cluster;
 
-    if (g->state == STRANGER && kind == MEETING_REGISTER) {
+    if (g->state == UNREGISTERED && kind == MEETING_REGISTER) {
         if (meeting_register_decode(&in, payload, len) != HEARTH_OK)
             return false;
         incoming_register(r, g, &in, now_ns);
@@ -577,30 +582,23 @@ void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns
 
 /* ---- time ---- */
 
-/* Of the whole meeting: its own, or that of the least patient member, who would leave then anyway. */
+/* Of the whole meeting: its own, or that of the least patient member, which would leave then anyway. */
 static uint64_t meeting_deadline(const struct rendezvous *r)
 {
     uint64_t deadline = r->setup.deadline_ns;
 
     for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->deadline_ns < deadline)
-            deadline = r->incoming[i]->deadline_ns;
+        if (member_at(r, i) && member_at(r, i)->deadline_ns < deadline)
+            deadline = member_at(r, i)->deadline_ns;
     return deadline;
 }
 
-/* Who did not come: by rank where all that came had one, else by number. */
+/* The missing members: by rank where all that came had one, else by number. */
 static void missing_error(struct rendezvous *r, struct error *error)
 {
     char text[ERROR_TEXT_MAX / 2];
-    int given = 0, first = RANK_NONE;
+    int given = ranks_given(r), first = RANK_NONE;
 
-    for (int rank = 0; rank < r->setup.size; rank++)
-        r->ranks[rank] = -1;
-    for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->wanted >= 0) {
-            r->ranks[r->incoming[i]->wanted] = i;
-            given++;
-        }
     for (int rank = r->setup.size - 1; rank >= 0; rank--)
         first = r->ranks[rank] < 0 ? rank : first;
     missing_text(r->ranks, r->setup.size, text, sizeof text);

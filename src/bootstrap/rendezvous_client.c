@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bootstrap/rendezvous.h"
 #include "security/vault.h"
 #include "wire/frame.h"
 #include "wire/meeting.h"
@@ -61,7 +62,7 @@ static bool out_object(struct rendezvous_client *a)
                              error_encode(&a->objection, payload, sizeof payload));
 }
 
-/* A little less than we really wait, so that the rendezvous can still say who is missing. */
+/* A little less than we really wait, so that the rendezvous can still name the missing members. */
 static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
 {
     uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -129,11 +130,7 @@ static int secret_check(const struct rendezvous_client *a, const struct meeting_
     const struct credentials *own = a->setup->credentials;
 
     if (w->has_secret != a->wants_secret)
-        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
-                             "rendezvous: the others %s, this process %s: start all members with plain, or "
-                             "(better) none",
-                             w->has_secret ? "encrypt" : "are plain",
-                             w->has_secret ? "is plain" : "encrypts");
+        return mixed_error(w->has_secret, "this process", error);
     if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
         return error_because(
             error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_MISMATCH, RANK_NONE,

@@ -9,7 +9,7 @@
 struct rendezvous_client {
     const struct roster_setup *setup;
     int rank;      /* wanted; RANK_NONE: any */
-    bool welcomed; /* whoever is at the other end speaks our language */
+    bool welcomed; /* the other end is a rendezvous */
     bool refused;  /* the last error was said by the rendezvous, or is of its kind: trying again is no use */
     struct error
         objection; /* why this process cannot be a member, for all to hear; its status HEARTH_OK: it can */

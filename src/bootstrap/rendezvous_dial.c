@@ -21,7 +21,7 @@ static void request(void *arg, const struct dial_target *target, struct dial_req
     *out = (struct dial_request){
         .addr = *addr,
         .credentials = local ? NULL : c->setup->credentials,
-        .to = {.kind = KNOCK_OPEN}, /* who is there we hear in the roster */
+        .to = {.kind = KNOCK_OPEN}, /* the roster will name it */
     };
 }
 
@@ -68,8 +68,7 @@ static void line_send(struct rendezvous_dial *c)
         rendezvous_client_sent(c->client, piece.iov_len);
 }
 
-/* Reads first: the last words of whoever closed are worth more than that it closed. `said` has a text if
- * there is one. */
+/* Reads first: the last message of a peer says more than that it closed. `said` may have a text. */
 static int line_move(struct rendezvous_dial *c, struct error *said)
 {
     struct secure_stream *stream = c->stream;
@@ -102,8 +101,8 @@ static bool is_rendezvous(const struct rendezvous_dial *c, const struct error *s
            said->reason == HEARTH_REASON_BUSY || said->reason == HEARTH_REASON_PEER_CLOSED;
 }
 
-/* The chosen connection has ended. Somebody who is there but does not do what a rendezvous does is worth
- * a few attempts only. */
+/* The chosen connection has ended. A listener that does not behave like a rendezvous is dialled a few times
+ * only. */
 static int ended(struct rendezvous_dial *c, int status, const struct error *said, struct error *error)
 {
     bool again = status == HEARTH_PEER_LOST && is_rendezvous(c, said), welcomed = c->client->welcomed;
@@ -112,7 +111,7 @@ static int ended(struct rendezvous_dial *c, int status, const struct error *said
     sock_addr_text(&c->addrs[c->chosen], text, sizeof text);
     if (status == HEARTH_TIMEOUT)
         error_because(&c->last, HEARTH_REASON_PEER_SILENT, HEARTH_TIMEOUT, RANK_NONE,
-                      "rendezvous: whoever listens on %s did not answer for %" PRIu64
+                      "rendezvous: the listener at %s did not answer for %" PRIu64
                       " ms: is it a rendezvous of Hearth?",
                       text, c->setup->connect_timeout_ns / NS_PER_MS);
     else if (said->status == HEARTH_OK)
@@ -188,9 +187,8 @@ size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *
 
     if (!c->stream)
         return count;
-    bool says = secure_stream_wants_send(c->stream) || rendezvous_client_output(c->client).iov_len > 0;
-    items[count++] =
-        (struct sock_wait){.fd = secure_stream_fd(c->stream), .want_recv = true, .want_send = says};
+    items[count] = secure_stream_wait(c->stream);
+    items[count++].want_send |= rendezvous_client_output(c->client).iov_len > 0;
     if (!c->client->welcomed && c->until_ns < *deadline_ns)
         *deadline_ns = c->until_ns;
     return count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dials a rendezvous, all its addresses side by side, again and again until somebody is there. */
+/* Dials a rendezvous, all its addresses side by side, again and again until one answers. */
 #pragma once
 
 #include "bootstrap/rendezvous_client.h"
@@ -15,7 +15,7 @@ struct rendezvous_dial {
     int chosen;                              /* the address that was connected first, -1: none */
     struct secure_stream *stream;            /* to it, from when the handshake is done */
     uint64_t until_ns;                       /* for handshake and welcome */
-    uint32_t bad;                            /* attempts at which somebody was there, but no rendezvous */
+    uint32_t bad;                            /* attempts that reached a listener, but no rendezvous */
     struct error last;
 };
 

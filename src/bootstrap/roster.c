@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How members agree on the roster: who opens the rendezvous, who dials it, and what a static list adds.
+/* How members agree on the roster: one opens the rendezvous, the others dial it.
  *
- * Rank 0 opens it where ranks are given; else whoever has the address and is first. The one who serves
- * takes part like all others, through a connection without a socket. */
+ * Rank 0 opens it where ranks are given, else the first member that owns the address. It takes part like all
+ * others, through a connection without a socket. */
 #include "bootstrap/roster.h"
 
 #include <assert.h>
@@ -64,7 +64,7 @@ int roster_files_check(const struct roster *roster, int channels, struct error *
         roster->size - 1, members ? "" : "at least ", needed, sock_count_max(), needed);
 }
 
-/* Whether all who come are seen to be of our own user. */
+/* Whether all connections are known to be of our own user. */
 static bool session_local(const struct session *s)
 {
     return sock_addr_family(&s->addrs[0]) == SOCK_UNIX;
@@ -182,7 +182,7 @@ static bool serve_addr(const struct session *s, const struct sock_addr *addr, st
     return sock_addr_parse(text, 0, out) == HEARTH_OK;
 }
 
-/* Listens on all addresses that are ours. HEARTH_LIMIT: somebody else does; none of them: count 0. */
+/* Listens on all addresses that are ours. HEARTH_LIMIT: another process does; count 0: none is ours. */
 static int serve_listen(struct session *s, int *listeners, int *count, struct error *error)
 {
     struct sock_addr addr;
@@ -226,7 +226,8 @@ static int serve_begin(struct session *s, const int *listeners, int count, bool 
     s->serves = true;
     rendezvous_dial_close(&s->dial);
     rendezvous_client_begin(&s->client, clock_real());
-    return server_join(&s->server, clock_real(), error);
+    return server_join(&s->server, r.credentials ? credentials_self(r.credentials) : NULL, clock_real(),
+                       error);
 }
 
 /* HEARTH_PENDING: serves now, or dials and tries again later. */
@@ -236,7 +237,7 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
     struct error why;
     bool borrowed = s->setup->peers && s->setup->listener >= 0;
 
-    static_assert(RESOLVE_MAX <= SERVER_LISTENERS, "all of them");
+    static_assert(RESOLVE_MAX <= HALF_OPEN_LISTENERS, "all of them");
     listeners[0] = s->setup->listener;
     int status = borrowed ? HEARTH_OK : serve_listen(s, listeners, &count, &why);
     if (status == HEARTH_OK && count > 0) {
@@ -253,7 +254,7 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
     return HEARTH_PENDING;
 }
 
-/* Bytes between the one who serves and itself. */
+/* Bytes between the server and its own member. */
 static int serve_talk(struct session *s, uint64_t now_ns, struct error *error)
 {
     struct rendezvous *meeting = s->server.meeting;
@@ -275,8 +276,8 @@ static int serve_talk(struct session *s, uint64_t now_ns, struct error *error)
     return status;
 }
 
-/* Until all have read how it ended. After GO nobody is let in any more: who comes then, comes to the mesh.
- * After a contradiction those who come late are told of it. */
+/* Until all have read how it ended. After GO no connection is accepted: later ones are for the mesh. After a
+ * contradiction late members are told of it. */
 static void serve_linger(struct session *s, int status)
 {
     uint64_t now_ns = clock_real(), end_ns = now_ns + LINGER_NS;
@@ -284,11 +285,10 @@ static void serve_linger(struct session *s, int status)
 
     server_part(&s->server, now_ns);
     if (!wait_for_more)
-        server_deafen(&s->server);
+        half_open_unlisten(s->server.half_open);
     while (now_ns < end_ns && (wait_for_more || !rendezvous_quiet(s->server.meeting))) {
         uint64_t deadline_ns = end_ns;
-        server_waits(&s->server, s->items, now_ns, &deadline_ns);
-        sock_wait(s->items, server_items(&s->server), deadline_ns);
+        sock_wait(s->items, server_waits(&s->server, s->items, &deadline_ns), deadline_ns);
         now_ns = clock_real();
         server_pump(&s->server, s->items, now_ns);
     }
@@ -298,7 +298,7 @@ static void serve_linger(struct session *s, int status)
 
 static int late(const struct session *s, struct error *error)
 {
-    if (s->client.objection.status != HEARTH_OK) { /* which nobody has heard */
+    if (s->client.objection.status != HEARTH_OK) { /* which was not sent */
         *error = s->client.objection;
         return error->status;
     }
@@ -333,8 +333,7 @@ static int session_run(struct session *s, struct error *error)
             return late(s, error);
         size_t count;
         if (s->serves) {
-            server_waits(&s->server, s->items, now_ns, &deadline_ns);
-            count = server_items(&s->server);
+            count = server_waits(&s->server, s->items, &deadline_ns);
         } else {
             count = rendezvous_dial_waits(&s->dial, s->items, &deadline_ns);
             if (s->may_serve && s->dial.chosen < 0 && s->serve_ns < deadline_ns)
@@ -344,7 +343,7 @@ static int session_run(struct session *s, struct error *error)
     }
 }
 
-/* Who is to have a secret must have it, or be handed one. */
+/* A member that is to have a secret has it, or is handed one. */
 static int secret_prepare(struct session *s, struct error *error)
 {
     const struct roster_setup *setup = s->setup;
@@ -375,9 +374,8 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     if (status != HEARTH_OK)
         return status;
     s->may_serve = s->rank <= 0;
-    size_t items =
-        SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RENDEZVOUS_DIAL_WAITS_MAX;
-    s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
+    s->items = heap_alloc(setup->heap, server_items(setup->size) + RENDEZVOUS_DIAL_WAITS_MAX,
+                          sizeof(struct sock_wait));
     if (!s->items || rendezvous_client_init(&s->client, setup, s->rank) != HEARTH_OK ||
         rendezvous_dial_init(&s->dial, &s->client, s->addrs, s->addr_count, s->seed) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
@@ -423,7 +421,7 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
     status = session_open(&s, setup, error);
     if (status == HEARTH_OK)
         status = session_run(&s, error);
-    if (status == HEARTH_TIMEOUT && s.serves) { /* who waited for nobody may have waited at the wrong place */
+    if (status == HEARTH_TIMEOUT && s.serves) { /* we may have waited at the wrong place */
         struct error why = *error;
         error_wrap(error, &why, "%s (we waited for them at %s)", why.text, s.where);
     }
@@ -436,7 +434,7 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
     if (s.serves)
         serve_linger(&s, status);
     else
-        rendezvous_dial_close(&s.dial); /* at once: it tells who serves that we have read all */
+        rendezvous_dial_close(&s.dial); /* at once: tells the server that we have read all */
     session_close(&s);
     if (status == HEARTH_OK && setup->peers)
         list_apply(setup, out);

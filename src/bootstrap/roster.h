@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is in the cluster: agreed by all members before the first link is made. */
+/* The members of a cluster, agreed by all of them before the first link is made. */
 #pragma once
 
 #include "core/error.h"
@@ -37,18 +37,18 @@ struct roster_setup {
     int rank;                 /* -1: as it comes; with `peers`: own place */
     int size;
     uint64_t settings;         /* hash of everything that must be agreed; texts name what differs */
-    const char *settings_text; /* the same for people: "chunk_bytes=262144 window_bytes=..." */
+    const char *settings_text; /* the same as text: "chunk_bytes=262144 window_bytes=..." */
     struct peer_info self;
-    /* Through TCP every connection is opened by a handshake. Through a unix socket there is none: both ends
-     * see that the other is of the same user, and whoever serves hands out its secret: that of its
-     * credentials, or else the one that it offers. Neither: plain. */
+    /* TCP: every connection begins with a handshake. Unix sockets have none: both ends check that the other
+     * is of the same user, and the server hands out its secret: that of its credentials, or else its offer.
+     * Neither: plain. */
     const struct credentials *credentials; /* NULL: plain, or the secret is not known yet */
     const uint8_t *offer;                  /* [SECRET_LEN] or NULL */
     int channels;                          /* connections to each member that does not share our memory */
     int listener; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
     uint64_t deadline_ns;
     uint64_t connect_timeout_ns;
-    uint32_t connect_retries; /* with backoff and jitter; a rendezvous that nobody listens on yet is
+    uint32_t connect_retries; /* with backoff and jitter; a rendezvous without a listener yet is
                                  tried until the deadline */
 };
 

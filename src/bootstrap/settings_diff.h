@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts for people about what members do not share: settings that differ, ranks that are missing. */
+/* Texts about what members do not share: settings that differ, ranks that are missing. */
 #pragma once
 
 #include <stddef.h>

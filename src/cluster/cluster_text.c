@@ -6,7 +6,6 @@
 #include "cluster/cluster_state.h"
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/host_facts.h"
 
 #define LOOK_NS NS_PER_S /* with an address that has changed, we are back before we count as dead */
 
@@ -51,7 +50,7 @@ void cluster_announce(struct cluster *cluster, uint64_t now_ns)
 {
     const struct peer_info *self = peer_set_self(cluster->peer_set);
     struct sock_addr bound = peer_set_addr(cluster->peer_set);
-    struct announcement announcement = {
+    struct sighting announcement = {
         .id = self->id,
         .port = sock_addr_port(&bound),
         .flags = self->features,

@@ -207,47 +207,43 @@ static int conclude(struct cluster *cluster, const struct cluster_request *reque
     return error_set(error, status, RANK_NONE, "form \"%s\": %s%s", request->job, word, why);
 }
 
-static int form_with(struct cluster *cluster, const struct job_request *given, uint64_t done,
-                     const struct cluster_patience *patience, struct group_spec *out, struct view *view,
-                     struct error *error)
+/* Under the lock: until the request is answered, or given up. */
+static int ask(struct cluster *cluster, struct cluster_request *request,
+               const struct cluster_patience *patience, struct view *ran, bool recalled, struct error *error)
 {
-    struct cluster_request request = {.formed = out};
-    bool recalled;
-
-    snprintf(request.job, sizeof request.job, "%s", given->job);
-    int status = job_store_recall(cluster->store, request.job, view, &recalled, error);
-    if (status)
-        return status;
-    mutex_lock(&cluster->lock);
-    status = jobs_request(cluster->jobs, given, done, clock_real(), error);
-    if (status) {
-        mutex_unlock(&cluster->lock);
-        return status;
-    }
-    list_push(&cluster->requests, &request.item);
-    status = explain_request(cluster, request.job, recalled ? view : NULL, error);
+    list_push(&cluster->requests, &request->item);
+    int status = explain_request(cluster, request->job, recalled ? ran : NULL, error);
     if (!status)
-        status = wait_for_answer(cluster, &request, patience, view, recalled, error);
-    list_remove(&request.item);
-    if (!status || answered(cluster, &request))
-        status = conclude(cluster, &request, patience, error);
+        status = wait_for_answer(cluster, request, patience, ran, recalled, error);
+    list_remove(&request->item);
+    if (!status || answered(cluster, request))
+        status = conclude(cluster, request, patience, error);
     if (status) {
-        jobs_withdraw(cluster->jobs, request.job, clock_real());
+        jobs_withdraw(cluster->jobs, request->job, clock_real());
         event_signal(&cluster->wake);
     }
-    mutex_unlock(&cluster->lock);
     return status;
 }
 
 int cluster_form(struct cluster *cluster, const struct job_request *given, uint64_t done,
                  const struct cluster_patience *patience, struct group_spec *out, struct error *error)
 {
-    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof *view);
+    struct cluster_request request = {.formed = out};
+    struct view *ran = heap_alloc_raw(cluster->heap, 1, sizeof *ran);
+    bool recalled;
 
-    if (!view)
+    if (!ran)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", given->job);
-    int status = form_with(cluster, given, done, patience, out, view, error);
-    heap_free(view);
+    snprintf(request.job, sizeof request.job, "%s", given->job);
+    int status = job_store_recall(cluster->store, request.job, ran, &recalled, error);
+    if (!status) {
+        mutex_lock(&cluster->lock);
+        status = jobs_request(cluster->jobs, given, done, clock_real(), error);
+        if (!status)
+            status = ask(cluster, &request, patience, ran, recalled, error);
+        mutex_unlock(&cluster->lock);
+    }
+    heap_free(ran);
     return status;
 }
 

@@ -91,18 +91,15 @@ static void dial_found(struct cluster *cluster, uint64_t now_ns)
 
 /* ---- messages ---- */
 
-static int route(struct cluster *cluster, const struct peer_news *news, uint64_t now_ns, const char **what)
+static int route(struct cluster *cluster, const struct received *message, uint64_t now_ns, const char **what)
 {
-    const struct identity *from = &news->info.id;
     struct gossip_ear ear = {cluster, now_ns};
 
-    if (news->message == MESSAGE_LEAVE)
-        jobs_left(cluster->jobs, from);
-    switch (news->message) {
+    switch (message->kind) {
     case MESSAGE_LEAVE:
-        peer_set_left(cluster->peer_set, from);
-        return consensus_input(cluster->consensus, from, news->message, news->payload, news->len, now_ns,
-                               what);
+        jobs_left(cluster->jobs, message->from);
+        peer_set_left(cluster->peer_set, message->from);
+        return consensus_input(cluster->consensus, message, now_ns, what);
     case MESSAGE_BEAT:
     case MESSAGE_VIEW:
     case MESSAGE_CALL:
@@ -110,19 +107,18 @@ static int route(struct cluster *cluster, const struct peer_news *news, uint64_t
     case MESSAGE_PROPOSE:
     case MESSAGE_ACCEPT:
     case MESSAGE_DISSOLVE:
-        return consensus_input(cluster->consensus, from, news->message, news->payload, news->len, now_ns,
-                               what);
+        return consensus_input(cluster->consensus, message, now_ns, what);
     case MESSAGE_REPORT:
     case MESSAGE_FORM:
     case MESSAGE_BOARD:
-        return jobs_input(cluster->jobs, from, news->message, news->payload, news->len, now_ns, what);
+        return jobs_input(cluster->jobs, message, now_ns, what);
     case MESSAGE_PROBE:
     case MESSAGE_MEASURED:
     case MESSAGE_LINKS:
-        return probes_input(cluster->probes, from, news->message, news->payload, news->len, now_ns, what);
+        return probes_input(cluster->probes, message, now_ns, what);
     case MESSAGE_PEERS:
         *what = "peers";
-        return gossip_decode(news->payload, news->len, hear_peer, &ear);
+        return gossip_decode(message->payload, message->len, hear_peer, &ear);
     default:
         *what = "a message that does not belong here";
         return HEARTH_PROTOCOL;
@@ -131,11 +127,12 @@ static int route(struct cluster *cluster, const struct peer_news *news, uint64_t
 
 static void take_message(struct cluster *cluster, const struct peer_news *news, uint64_t now_ns)
 {
+    const struct received message = {&news->info.id, news->message, news->payload, news->len};
     const char *what = "?";
     char why[CLUSTER_TEXT_MAX];
 
     consensus_heard(cluster->consensus, &news->info.id, now_ns);
-    if (route(cluster, news, now_ns, &what) != HEARTH_PROTOCOL)
+    if (route(cluster, &message, now_ns, &what) != HEARTH_PROTOCOL)
         return; /* taken, or no memory for it: then it is said again */
     snprintf(why, sizeof why, "it sent a message (kind %d) that breaks the protocol: %s", news->message,
              what);

@@ -24,16 +24,9 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
     struct message_header header;
     struct message_hello hello;
 
-    if (len < MESSAGE_HEADER_LEN)
-        return HALF_OPEN_MORE;
-    if (message_header_decode(&header, bytes, &hello_kinds, why))
-        return HALF_OPEN_AWAY;
-    *wants = MESSAGE_HEADER_LEN + header.len;
-    if (len < *wants)
-        return HALF_OPEN_MORE;
-    *why = "its hello was damaged on its way";
-    if (!message_intact(&header, bytes + MESSAGE_HEADER_LEN))
-        return HALF_OPEN_AWAY;
+    enum half_open_verdict verdict = half_open_message(&hello_kinds, bytes, len, wants, &header, why);
+    if (verdict != HALF_OPEN_THROUGH)
+        return verdict;
     return hello_check(arg, guest->stream, bytes + MESSAGE_HEADER_LEN, header.len, &hello, why)
                ? HALF_OPEN_AWAY
                : HALF_OPEN_THROUGH;

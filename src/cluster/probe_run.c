@@ -137,7 +137,7 @@ static int listen_on(struct probe_run *run)
         if (message_whole(run)) {
             uint8_t what = run->head[MESSAGE_HEADER_LEN];
             run->got = 0;
-            if (what == LOAD_LAST || what != LOAD_MORE)
+            if (what != LOAD_MORE)
                 return what == LOAD_LAST ? HEARTH_OK : HEARTH_PROTOCOL;
         }
     }

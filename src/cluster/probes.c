@@ -406,30 +406,29 @@ static int take_links(struct probes *p, const void *payload, size_t len, const c
     return HEARTH_OK;
 }
 
-int probes_input(struct probes *p, const struct identity *from, uint8_t kind, const void *payload, size_t len,
-                 uint64_t now_ns, const char **what)
+int probes_input(struct probes *p, const struct received *message, uint64_t now_ns, const char **what)
 {
-    int at = view_find(&p->view, from);
+    int at = view_find(&p->view, message->from);
     bool leader = at >= 0 && at == p->view.leader && !p->leads;
     struct probe_order order;
     struct measured measured;
 
     p->wake_ns = now_ns;
-    switch (kind) {
+    switch (message->kind) {
     case MESSAGE_PROBE:
-        if (!probe_order_decode(&order, payload, len, what))
+        if (!probe_order_decode(&order, message->payload, message->len, what))
             return HEARTH_PROTOCOL;
         if (leader)
             errand_run(p, &order, now_ns);
         return HEARTH_OK;
     case MESSAGE_MEASURED:
-        if (!measured_decode(&measured, payload, len, what))
+        if (!measured_decode(&measured, message->payload, message->len, what))
             return HEARTH_PROTOCOL;
         if (p->leads && at >= 0)
             apply(p, at, &measured, now_ns);
         return HEARTH_OK;
     case MESSAGE_LINKS:
-        return leader ? take_links(p, payload, len, what) : HEARTH_OK;
+        return leader ? take_links(p, message->payload, message->len, what) : HEARTH_OK;
     default:
         *what = "a message that is not about measuring";
         return HEARTH_PROTOCOL;

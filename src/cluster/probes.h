@@ -49,8 +49,7 @@ void probes_round_trip(struct probes *probes, const struct identity *peer, uint6
                                                PATH_UNKNOWN: as the last probe found it */
 /* Passive: so many bytes left for that peer within that time while the line was full. */
 void probes_traffic(struct probes *probes, const struct identity *peer, uint64_t bytes, uint64_t time_ns);
-int MUST_CHECK probes_input(struct probes *probes, const struct identity *from, uint8_t kind,
-                            const void *payload, size_t len, uint64_t now_ns,
+int MUST_CHECK probes_input(struct probes *probes, const struct received *message, uint64_t now_ns,
                             const char **what); /* PROBE, MEASURED, LINKS */
 void probes_take(struct probes *probes, struct secure_stream *stream, const struct identity *from,
                  bool dialled,

@@ -6,7 +6,7 @@
 
 #include "cluster/cluster_state.h"
 #include "cluster/status_snapshot.h"
-#include "os/host_facts.h"
+#include "os/host.h"
 
 #define STRAGGLER_NS (5 * NS_PER_MS) /* later than this, and twice as late as any other */
 #define MBIT_X10     12500.0         /* bytes a second of a tenth of Mbit/s */

@@ -30,43 +30,23 @@
  *   our own part by the STORE after it was read. */
 #include "collective/planners.h"
 
-static bool can(const struct plan_call *call)
-{
-    switch (call->kind) {
-    case PLAN_ALL_REDUCE:
-    case PLAN_REDUCE_SCATTER:
-    case PLAN_ALL_GATHER:
-    case PLAN_GATHER:
-    case PLAN_SCATTER:
-    case PLAN_ALL_TO_ALL:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
     if (call->kind == PLAN_ALL_REDUCE)
         shape->parts = (uint32_t)call->size;
-    if (plan_kind_reduces(call->kind))
-        shape->acc_parts = 1;
 }
 
 /* ---- moves ---- */
 
 /* To all others, the right-hand neighbour first: `bits`, our own part or the receiver's. */
-static void send_all(struct plan_writer *writer, unsigned bits, uint32_t step, bool own)
+static void send_all(struct plan_writer *writer, uint32_t bits, uint32_t step, bool own)
 {
     int size = writer->plan->size, rank = writer->plan->rank;
 
     for (int i = 1; i < size; i++) {
         int to = (rank + i) % size;
-        plan_writer_add(writer, (struct move){.bits = (uint16_t)bits,
-                                              .to = to,
-                                              .to_step = step,
-                                              .part = (uint32_t)(own ? rank : to)});
-        bits &= ~(unsigned)MOVE_COPY; /* once is enough */
+        plan_writer_send(writer, bits, to, step, (uint32_t)(own ? rank : to));
+        bits &= ~(uint32_t)MOVE_COPY; /* once is enough */
     }
 }
 
@@ -77,9 +57,7 @@ static void recv_all(struct plan_writer *writer, uint32_t step)
 
     for (int i = 1; i < size; i++) {
         int from = (rank + size - i) % size;
-        plan_writer_add(
-            writer,
-            (struct move){.bits = MOVE_RECV_OUT, .from = from, .from_step = step, .part = (uint32_t)from});
+        plan_writer_recv(writer, MOVE_RECV_OUT, from, step, (uint32_t)from);
     }
 }
 
@@ -88,7 +66,7 @@ static void copy_own(struct plan_writer *writer)
     plan_writer_add(writer, (struct move){.bits = MOVE_COPY, .part = (uint32_t)writer->plan->rank});
 }
 
-static void write_rooted(struct plan_writer *writer, const struct plan_call *call)
+static void write_rooted(const struct plan_call *call, struct plan_writer *writer)
 {
     uint32_t own = (uint32_t)call->rank;
     bool gather = call->kind == PLAN_GATHER;
@@ -100,73 +78,64 @@ static void write_rooted(struct plan_writer *writer, const struct plan_call *cal
         else
             send_all(writer, MOVE_SEND_IN, 0, false);
     } else if (gather) {
-        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = call->root, .part = own});
+        plan_writer_send(writer, MOVE_SEND_IN, call->root, 0, own);
     } else {
-        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT, .from = call->root, .part = own});
+        plan_writer_recv(writer, MOVE_RECV_OUT, call->root, 0, own);
     }
 }
 
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
-
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
-        send_all(&writer, MOVE_SEND_IN, 0, false);
-        plan_writer_combine_in_order(&writer,
-                                     (struct move){.bits = MOVE_STORE, .part = (uint32_t)call->rank});
+        send_all(writer, MOVE_SEND_IN, 0, false);
+        plan_writer_combine_in_order(writer, MOVE_STORE, (uint32_t)call->rank);
         if (call->kind == PLAN_REDUCE_SCATTER)
             break;
-        send_all(&writer, MOVE_SEND_OUT, 1, true);
-        recv_all(&writer, 1);
+        send_all(writer, MOVE_SEND_OUT, 1, true);
+        recv_all(writer, 1);
         break;
     case PLAN_ALL_GATHER:
         if (call->size == 1)
-            copy_own(&writer);
-        send_all(&writer, MOVE_COPY | MOVE_SEND_IN, 0, true);
-        recv_all(&writer, 0);
+            copy_own(writer);
+        send_all(writer, MOVE_COPY | MOVE_SEND_IN, 0, true);
+        recv_all(writer, 0);
         break;
     case PLAN_ALL_TO_ALL:
-        copy_own(&writer);
-        send_all(&writer, MOVE_SEND_IN, 0, false);
-        recv_all(&writer, 0);
+        copy_own(writer);
+        send_all(writer, MOVE_SEND_IN, 0, false);
+        recv_all(writer, 0);
         break;
     default:
-        write_rooted(&writer, call);
+        write_rooted(call, writer);
     }
-    return writer.status;
 }
 
 /* ---- price ---- */
 
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    struct fares fares = fares_of(call, inside, across);
-    const struct link_cost *pace = fare_pace(&fares);
-    struct plan_shape cut;
-
-    plan_shape_of(call, &planner_direct, &cut);
-    if (call->size == 1)
-        return 0;
-    double count = (double)cut.lane_count / (call->kind == PLAN_ALL_REDUCE ? (double)call->size : 1);
-    double ports = fare_to_all(&fares, count * call->raw_len);
+    const struct plan_call *call = fares->call;
+    const struct link_cost *pace = fare_pace(fares);
+    bool both = call->kind == PLAN_ALL_REDUCE;
+    double count = (double)shape->lane_count / (both ? (double)call->size : 1);
+    double ports = fare_to_all(fares, count * call->raw_len);
     double work =
         plan_kind_reduces(call->kind) ? (call->size - 1) * pace->gamma_s * count * call->acc_len : 0;
     double chain = ports + pace->alpha_s + work;
 
-    if (call->kind == PLAN_ALL_REDUCE) {
+    if (both) {
         chain += ports + pace->alpha_s;
         ports *= 2;
     }
-    return price_lanes(&cut, chain, ports > work ? ports : work, chain);
+    return price_lanes(shape, chain, longer(ports, work), chain);
 }
 
 const struct planner planner_direct = {
-    .algo = HEARTH_ALGO_DIRECT,
-    .about = "every part straight to its owner, combined in rank order: fewest bytes, two hops",
-    .can = can,
+    .kinds = KIND_BIT(PLAN_ALL_REDUCE) | KIND_BIT(PLAN_REDUCE_SCATTER) | KIND_BIT(PLAN_ALL_GATHER) |
+             KIND_BIT(PLAN_GATHER) | KIND_BIT(PLAN_SCATTER) | KIND_BIT(PLAN_ALL_TO_ALL),
+    .fits = fits_always,
     .shape = shape,
     .write = write,
     .price = price,

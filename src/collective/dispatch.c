@@ -4,8 +4,6 @@
  * A data frame belongs to an operation that is running here (then its payload goes straight into the user's
  * target or into a slot), that is not posted yet (then it waits in a slot, as far as the eager budget goes),
  * or that is over (then it is dropped, after a look whether it was the same call). */
-#include "collective/dispatch.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -18,6 +16,17 @@ static const char *const bad_frame = "a data frame that does not fit its operati
 static int group_rank_of(const struct peer *peer, const struct group *group)
 {
     return group->rank_of[peer->link.rank];
+}
+
+static bool same_op(const struct frame *a, const struct frame *b)
+{
+    return a->group == b->group && a->tag == b->tag && a->sequence == b->sequence;
+}
+
+static void credit_back(struct link *link, const struct frame *frame)
+{
+    if (frame->flags & FRAME_EAGER)
+        link_eager_release(link, frame->length);
 }
 
 /* ---- checks ---- */
@@ -88,15 +97,6 @@ static struct lane *direct_lane(struct op *op, const struct frame *frame, int fr
     return (move->bits & MOVE_RECV_OUT) && move->from == from && move->from_step == frame->step ? lane : NULL;
 }
 
-/* The budget is for operations that are not posted. What waits for a lane of a posted one must not hold it:
- * two members whose lanes wait for room to send would wait for each other. */
-static void slot_credit(struct peer *peer, struct slot *slot)
-{
-    if (slot->frame.flags & FRAME_EAGER)
-        link_eager_release(&peer->link, slot->frame.length);
-    slot->frame.flags = 0;
-}
-
 /* A frame that has just begun to come. */
 struct arrival {
     struct peer *peer;
@@ -117,8 +117,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     const struct frame *frame = a->frame;
     uint64_t index;
     if (!frame_fits(op, peer, frame, &index)) {
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(&peer->link, frame->length);
+        credit_back(&peer->link, frame);
         return NULL;
     }
     skew_note(op, (uint32_t)op->program->in_of[group_rank_of(peer, op->group)], index, false);
@@ -138,14 +137,13 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     if (!slot) {
         *incoming = (struct incoming_frame){0};
         *cookie = NULL;
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(&peer->link, frame->length);
+        credit_back(&peer->link, frame);
         op_out_of_memory(op);
         return NULL;
     }
     mark_come(op, peer, index);
     slot->frame = *frame;
-    slot_credit(peer, slot);
+    slot_credit(&peer->link, slot);
     incoming->slot = slot;
     list_push(&op->in[op->program->in_of[group_rank_of(peer, op->group)]].early, &slot->item);
     return a->lends ? LINK_LEND : slot->data;
@@ -193,6 +191,23 @@ static void *to_waiting(const struct arrival *a, void **cookie)
     return a->lends ? LINK_LEND : slot->data;
 }
 
+/* Whether the operation of the frame, which does not run here, is over; else it is not posted yet. */
+static bool is_over(const struct engine *engine, struct group *group, const struct frame *frame)
+{
+    if (!group)
+        return engine_group_closed(engine, frame->group);
+    return group_passed(group, frame->tag, frame->sequence) ||
+           group_retired(group, frame->tag, frame->sequence);
+}
+
+/* The operation is over: whether we had called something else in it. */
+static void compare_ended(struct group *group, const struct frame *frame)
+{
+    struct ended *ended = group_ended(group, frame->tag, frame->sequence);
+    if (ended && !ended->judged && ended->record.fingerprint != frame->fingerprint)
+        dispute_raise(group, frame->tag, frame->sequence, NULL);
+}
+
 static void *on_data(void *arg, struct link *link, int pipe, const struct frame *frame, bool lends,
                      void **cookie)
 {
@@ -207,16 +222,11 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
     struct op *op = engine_op(engine, frame->group, frame->tag, frame->sequence);
     if (op)
         return to_running(op, &arrival, cookie);
-    struct error why;
-    bool over = group && (group_passed(group, frame->tag, frame->sequence) ||
-                          group_retired(group, frame->tag, frame->sequence, &why));
-    if (!over && (group || !engine_group_closed(engine, frame->group)))
+    if (!is_over(engine, group, frame))
         return to_waiting(&arrival, cookie);
-    struct ended *ended = group ? group_ended(group, frame->tag, frame->sequence) : NULL;
-    if (ended && !ended->judged && ended->record.fingerprint != frame->fingerprint)
-        dispute_raise(group, frame->tag, frame->sequence, NULL);
-    if (frame->flags & FRAME_EAGER)
-        link_eager_release(link, frame->length);
+    if (group)
+        compare_ended(group, frame);
+    credit_back(link, frame);
     atomic_fetch_add_explicit(&engine->metrics->frames_late, 1, memory_order_relaxed);
     return NULL;
 }
@@ -236,8 +246,7 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
         return;
     struct lane *lane = &op->lanes[incoming.lane % op->program->plan.window];
     if (!incoming.slot) { /* it went straight into the target: the move's work is done */
-        if (frame->flags & FRAME_EAGER)
-            link_eager_release(link, frame->length);
+        credit_back(link, frame);
         inflow_took(op, lane);
         lane->stage = LANE_WORK;
     }
@@ -254,7 +263,8 @@ static void early_drop(struct peer *peer, struct slot *slot)
         link_drop_incoming(&peer->link, &peer->incoming[i]);
         peer->incoming[i] = (struct incoming_frame){0};
     }
-    slot_release(peer->engine, peer->link.rank, slot);
+    slot_credit(&peer->link, slot);
+    slot_put(slot);
 }
 
 void engine_adopt(struct op *op, int rank, struct slot *slot)
@@ -268,7 +278,7 @@ void engine_adopt(struct op *op, int rank, struct slot *slot)
     peer->early_bytes -= link_eager_cost(slot->frame.length);
     list_remove(&slot->item);
     list_push(&op->in[op->program->in_of[rank]].early, &slot->item);
-    slot_credit(peer, slot);
+    slot_credit(&peer->link, slot);
     mark_come(op, peer, index);
     skew_note(op, (uint32_t)op->program->in_of[rank], index, true);
     for (int i = 0; i < LINK_PIPES_MAX; i++)
@@ -283,94 +293,81 @@ static void note_drop(struct peer *peer, struct note *note)
     peer->note_count--;
 }
 
-void engine_drop_group(struct engine *engine, uint64_t id)
+/* Drops data and grants that wait for operations which will not be posted: those whose frame `over` names. */
+static void drop_waiting(struct engine *engine, bool (*over)(const struct frame *frame, const void *arg),
+                         const void *arg)
 {
     for (int i = 0; i < engine->size; i++) {
         struct peer *peer = &engine->peers[i];
         struct list *item, *after;
         LIST_EACH (item, after, &peer->early) {
             struct slot *slot = container_of(item, struct slot, item);
-            if (slot->frame.group == id)
+            if (over(&slot->frame, arg))
                 early_drop(peer, slot);
         }
         LIST_EACH (item, after, &peer->notes) {
             struct note *note = container_of(item, struct note, item);
-            if (note->group == id)
+            if (over(&note->frame, arg))
                 note_drop(peer, note);
         }
     }
 }
 
-static bool is_part(const struct group *outer, uint64_t id, uint64_t sequence, uint64_t call)
+static bool is_of_group(const struct frame *frame, const void *id)
 {
-    const struct group *group =
-        part_of_sequence(sequence).call == call ? engine_group(outer->engine, id) : NULL;
-    return group && group->outer == outer;
+    return frame->group == *(const uint64_t *)id;
 }
 
-void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence)
+void engine_drop_group(struct engine *engine, uint64_t id)
 {
-    for (int i = 0; i < outer->view.size; i++) {
-        struct peer *peer = &outer->engine->peers[outer->members[i]];
-        struct list *item, *after;
-        if (i == outer->rank)
-            continue;
-        LIST_EACH (item, after, &peer->early) {
-            struct slot *slot = container_of(item, struct slot, item);
-            if (slot->frame.tag == tag && is_part(outer, slot->frame.group, slot->frame.sequence, sequence))
-                early_drop(peer, slot);
-        }
-        LIST_EACH (item, after, &peer->notes) {
-            struct note *note = container_of(item, struct note, item);
-            if (note->tag == tag && is_part(outer, note->group, note->sequence, sequence))
-                note_drop(peer, note);
-        }
-    }
-    struct list *item, *after;
-    LIST_EACH (item, after, &outer->engine->groups) {
-        struct group *group = container_of(item, struct group, item);
-        if (group->outer == outer)
-            group_unretire_parts(group, tag, sequence);
-    }
+    drop_waiting(engine, is_of_group, &id);
+}
+
+static bool is_passed(const struct frame *frame, const void *arg)
+{
+    const struct group *group = arg;
+    return frame->group == group->view.group && group_passed(group, frame->tag, frame->sequence);
 }
 
 void engine_drop_passed(struct group *group)
 {
-    uint64_t id = group->view.group;
-    for (int i = 0; i < group->engine->size; i++) {
-        struct peer *peer = &group->engine->peers[i];
-        struct list *item, *after;
-        LIST_EACH (item, after, &peer->early) {
-            struct slot *slot = container_of(item, struct slot, item);
-            if (slot->frame.group == id && group_passed(group, slot->frame.tag, slot->frame.sequence))
-                early_drop(peer, slot);
-        }
-        LIST_EACH (item, after, &peer->notes) {
-            struct note *note = container_of(item, struct note, item);
-            if (note->group == id && group_passed(group, note->tag, note->sequence))
-                note_drop(peer, note);
-        }
-    }
+    drop_waiting(group->engine, is_passed, group);
+}
+
+static bool is_of_op(const struct frame *frame, const void *op)
+{
+    return same_op(frame, op);
 }
 
 void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence)
 {
-    for (int i = 0; i < group->view.size; i++) {
-        struct peer *peer = &group->engine->peers[group->members[i]];
-        struct list *item, *after;
-        if (i == group->rank)
-            continue;
-        LIST_EACH (item, after, &peer->early) {
-            struct slot *slot = container_of(item, struct slot, item);
-            if (slot->frame.group == group->view.group && slot->frame.tag == tag &&
-                slot->frame.sequence == sequence)
-                early_drop(peer, slot);
-        }
-        LIST_EACH (item, after, &peer->notes) {
-            struct note *note = container_of(item, struct note, item);
-            if (note->group == group->view.group && note->tag == tag && note->sequence == sequence)
-                note_drop(peer, note);
-        }
+    struct frame op = {.group = group->view.group, .tag = tag, .sequence = sequence};
+    drop_waiting(group->engine, is_of_op, &op);
+}
+
+/* A call of an outer group. */
+struct outer_call {
+    const struct group *outer;
+    uint64_t tag, sequence;
+};
+
+static bool is_part(const struct frame *frame, const void *arg)
+{
+    const struct outer_call *call = arg;
+    if (frame->tag != call->tag || part_of_sequence(frame->sequence).call != call->sequence)
+        return false;
+    const struct group *group = engine_group(call->outer->engine, frame->group);
+    return group && group->outer == call->outer;
+}
+
+void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence)
+{
+    struct list *item, *after;
+    drop_waiting(outer->engine, is_part, &(struct outer_call){outer, tag, sequence});
+    LIST_EACH (item, after, &outer->engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->outer == outer)
+            group_unretire_parts(group, tag, sequence);
     }
 }
 
@@ -435,7 +432,8 @@ static void on_held_up(void *arg, struct link *link)
 
 /* ---- control ---- */
 
-void engine_granted(struct op *op, int rank, const struct note *grant)
+/* A grant of a member; the operation may fail over it. */
+static void granted(struct op *op, int rank, const struct frame *grant)
 {
     int32_t flow = op->program->out_of[rank];
     uint64_t bytes = flow >= 0 ? op->program->out[flow].bytes : 0;
@@ -444,86 +442,70 @@ void engine_granted(struct op *op, int rank, const struct note *grant)
     else if (grant->total != bytes)
         dispute_length(op, op->group->rank, rank, bytes, grant->total);
     else if (flow >= 0)
-        outflow_grant(op, (uint32_t)flow, grant->limit);
+        outflow_grant(op, (uint32_t)flow, (uint64_t)grant->lane << 32 | grant->step);
+}
+
+/* The grant of the peer that waits for the operation; NULL: there is none. */
+static struct note *note_find(struct peer *peer, const struct frame *of)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &peer->notes) {
+        struct note *note = container_of(item, struct note, item);
+        if (same_op(&note->frame, of))
+            return note;
+    }
+    return NULL;
 }
 
 void engine_adopt_notes(struct op *op, int rank)
 {
     struct group *group = op->group;
     struct peer *peer = &group->engine->peers[group->members[rank]];
-    struct list *item, *after;
-    LIST_EACH (item, after, &peer->notes) {
-        struct note *note = container_of(item, struct note, item);
-        if (note->group != group->view.group || note->tag != op->tag || note->sequence != op->sequence)
-            continue;
-        struct note copy = *note;
-        note_drop(peer, note);
-        engine_granted(op, rank, &copy);
-        return; /* there is one at most */
-    }
+    struct frame of = {.group = group->view.group, .tag = op->tag, .sequence = op->sequence};
+    struct note *note = note_find(peer, &of);
+    if (!note)
+        return;
+    struct frame grant = note->frame;
+    note_drop(peer, note);
+    granted(op, rank, &grant);
 }
 
-static void keep_note(struct peer *peer, const struct note *grant)
+static void keep_note(struct peer *peer, const struct frame *grant)
 {
     struct engine *engine = peer->engine;
-    struct list *item, *after;
-    LIST_EACH (item, after, &peer->notes) {
-        struct note *note = container_of(item, struct note, item);
-        if (note->group != grant->group || note->tag != grant->tag || note->sequence != grant->sequence)
-            continue;
-        note->limit = grant->limit;
+    struct note *note = note_find(peer, grant);
+    if (note) {
+        note->frame.lane = grant->lane;
+        note->frame.step = grant->step;
         return;
     }
     if (peer->note_count == NOTES_MAX) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "more grants than operations are allowed");
         return;
     }
-    struct note *note;
-    if (list_empty(&engine->free_notes)) {
-        note = heap_alloc(engine->heap, 1, sizeof *note);
-    } else {
-        note = container_of(engine->free_notes.next, struct note, item);
-        list_remove(&note->item);
-    }
+    struct list *item = list_pop(&engine->free_notes);
+    note = item ? container_of(item, struct note, item) : heap_alloc(engine->heap, 1, sizeof *note);
     if (!note) {
         link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for a grant");
         return;
     }
-    *note = *grant;
-    list_init(&note->item);
+    note->frame = *grant;
     list_push(&peer->notes, &note->item);
     peer->note_count++;
 }
 
-static void grant_came(struct peer *peer, const struct frame *frame)
+static void grant_came(struct peer *peer, const struct frame *frame, struct group *group)
 {
-    struct note grant = {
-        .group = frame->group,
-        .tag = frame->tag,
-        .sequence = frame->sequence,
-        .fingerprint = frame->fingerprint,
-        .total = frame->total,
-        .limit = (uint64_t)frame->lane << 32 | frame->step,
-    };
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     if (op) {
-        engine_granted(op, group_rank_of(peer, op->group), &grant);
+        granted(op, group_rank_of(peer, op->group), frame);
         if (op->state == OP_RUNNING)
             op_run(op);
-        return;
+    } else if (!is_over(peer->engine, group, frame)) {
+        keep_note(peer, frame);
+    } else if (group) {
+        compare_ended(group, frame);
     }
-    struct group *group = engine_group(peer->engine, frame->group);
-    if (!group && engine_group_closed(peer->engine, frame->group))
-        return;
-    struct error why;
-    if (!group || !group_passed(group, frame->tag, frame->sequence)) {
-        if (!group || !group_retired(group, frame->tag, frame->sequence, &why))
-            keep_note(peer, &grant);
-        return;
-    }
-    struct ended *ended = group_ended(group, frame->tag, frame->sequence);
-    if (ended && !ended->judged && ended->record.fingerprint != frame->fingerprint)
-        dispute_raise(group, frame->tag, frame->sequence, NULL);
 }
 
 static void abort_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
@@ -544,17 +526,13 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
     if (op)
         op_end(op, &why);
     else if (!group && !engine_group_closed(peer->engine, frame->group))
-        engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
+        engine_retire(peer->engine, frame, &why);
     else if (group && !group_passed(group, frame->tag, frame->sequence))
         group_retire(group, frame->tag, frame->sequence, &why);
     else
         return;
-    /* What one member lost is lost for the group, also before our own link to it has ended. */
-    lost = lost && group;
-    if (lost && group->broken.status == HEARTH_OK)
-        group->broken = why;
-    if (lost && why.rank >= 0 && why.rank < group->view.size)
-        engine_first_lost(peer->engine, group->members[why.rank], why.reason);
+    if (lost && group)
+        group_lost_elsewhere(group, &why);
     /* A member that is lost to the sender may be there for us, and would not hear of it. */
     if (group && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
         why.rank != group_rank_of(peer, group))
@@ -574,7 +552,7 @@ static void dispute_elsewhere(struct peer *peer, const struct frame *frame, cons
     } else if (frame->kind == FRAME_VERDICT && !engine_heard(peer->engine, frame, payload, &why)) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "a verdict with a bad payload");
     } else if (frame->kind == FRAME_VERDICT && !engine_group_closed(peer->engine, frame->group)) {
-        engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
+        engine_retire(peer->engine, frame, &why);
     }
 }
 
@@ -588,26 +566,6 @@ static void hello_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "it speaks no protocol version that we speak");
     else if ((int)hello.rank != peer->link.rank || (int)hello.size != engine->size)
         link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
-}
-
-/* Who closes after another was lost or left says so: what fails over its going is that one's fault. If that
- * one is us, we were put out, and the others shall not hear from us that it was the sender who failed. */
-static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
-{
-    struct error why;
-    struct engine *engine = peer->engine;
-    int blamed = peer->link.rank;
-    if (!engine_heard(engine, frame, payload, &why)) {
-        link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
-        return;
-    }
-    peer->left = true;
-    if (why.rank >= 0 && why.rank < engine->size)
-        blamed = why.rank;
-    if (why.status == HEARTH_PEER_LOST)
-        engine_peer_lost(engine, peer->link.rank, blamed, &why);
-    else
-        engine_peer_left(engine, peer->link.rank, blamed);
 }
 
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
@@ -624,7 +582,7 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
         hello_came(peer, frame, payload);
         return;
     case FRAME_GRANT:
-        grant_came(peer, frame);
+        grant_came(peer, frame, group);
         return;
     case FRAME_ABORT:
         abort_came(peer, frame, payload);
@@ -646,20 +604,11 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
             group_left_at(group, (int)frame->lane, frame->sequence);
         return;
     case FRAME_BYE:
-        bye_came(peer, frame, payload);
+        peer_bye(peer, frame, payload);
         return;
     default: /* CREDIT, PONG: the header says it all */
         return;
     }
-}
-
-static void on_down(void *arg, struct link *link, const struct error *why)
-{
-    struct peer *peer = arg;
-    if (peer->left)
-        return;
-    atomic_fetch_add_explicit(&peer->engine->metrics->connection_errors, 1, memory_order_relaxed);
-    engine_peer_lost(peer->engine, link->rank, link->rank, why);
 }
 
 const struct link_events dispatch_events = {
@@ -669,5 +618,5 @@ const struct link_events dispatch_events = {
     .on_sent = on_sent,
     .on_room = on_room,
     .on_held_up = on_held_up,
-    .on_down = on_down,
+    .on_down = peer_down,
 };

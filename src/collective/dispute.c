@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members called different things. Rank 0 of the group is the arbiter, whoever finds out tells it:
+/* Members called different things. Rank 0 of the group is the arbiter; the finder tells it:
  *
  *   finder  --DISPUTE-->  arbiter  --ASK-->  all  --ANSWER-->  arbiter  --VERDICT-->  all
  *
- * The answers hold what each member called; the verdict names who does not agree with most, and ends the
- * operation with the same words everywhere. A finder that already knows all there is to know (two lengths
- * that do not fit) sends the verdict along with the dispute. One verdict per operation: later disputes over
- * it are answered by silence. */
+ * The answers hold what each member called; the verdict names the member that differs from the majority, and
+ * ends the operation with the same text everywhere. A finder that knows everything already (two lengths that
+ * differ) sends the verdict along. One verdict per operation: later disputes over it are ignored. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +104,8 @@ static void judge(const struct dispute *d, struct error *verdict)
 
 /* ---- every member ---- */
 
+static const struct call_record never_called = {.state = CALL_UNKNOWN, .root = RANK_NONE};
+
 /* The operation is over, wherever we are in it. */
 static void accept_verdict(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
 {
@@ -128,20 +129,9 @@ static struct call_record own_record(struct group *group, uint64_t tag, uint64_t
     if (op)
         return op->record;
     if (!group_passed(group, tag, sequence))
-        return (struct call_record){.state = CALL_UNKNOWN, .root = RANK_NONE};
+        return never_called;
     struct ended *e = group_ended(group, tag, sequence);
     return e ? e->record : (struct call_record){.state = CALL_PASSED, .root = RANK_NONE};
-}
-
-static struct frame control(const struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
-                            size_t len)
-{
-    return (struct frame){.kind = kind,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .tag = tag,
-                          .sequence = sequence,
-                          .length = (uint32_t)len};
 }
 
 /* ---- the arbiter ---- */
@@ -222,8 +212,6 @@ static void answer_came(struct dispute *d, int rank, const struct call_record *r
     announce(group, tag, sequence, &verdict);
 }
 
-static const struct call_record never_called = {.state = CALL_UNKNOWN, .root = RANK_NONE};
-
 void disputes_lost(struct group *group, int rank)
 {
     struct list *item, *after;
@@ -236,9 +224,8 @@ void disputes_lost(struct group *group, int rank)
 
 static bool was_judged(struct group *group, uint64_t tag, uint64_t sequence)
 {
-    struct error why;
     struct ended *e = group_ended(group, tag, sequence);
-    return (e && e->judged) || group_retired(group, tag, sequence, &why);
+    return (e && e->judged) || group_retired(group, tag, sequence);
 }
 
 static void open_case(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
@@ -254,7 +241,7 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
         return;
     }
     for (int i = 0; i < group->view.size; i++) {
-        struct frame ask = control(group, FRAME_ASK, tag, sequence, 0);
+        struct frame ask = group_frame(group, FRAME_ASK, tag, sequence);
         if (i == group->rank)
             continue;
         if (!engine_link(group, i) || group->engine->peers[group->members[i]].left)
@@ -280,8 +267,8 @@ void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const s
         return;
     }
     uint8_t payload[FRAME_CONTROL_MAX];
-    size_t len = verdict ? error_encode(verdict, payload, sizeof payload) : 0;
-    struct frame frame = control(group, FRAME_DISPUTE, tag, sequence, len);
+    struct frame frame = group_frame(group, FRAME_DISPUTE, tag, sequence);
+    frame.length = verdict ? (uint32_t)error_encode(verdict, payload, sizeof payload) : 0;
     group_send(group, ARBITER, &frame, payload);
 }
 
@@ -308,8 +295,8 @@ void dispute_frame(struct group *group, int from, const struct frame *frame, con
         return;
     case FRAME_ASK:
         record = own_record(group, tag, sequence);
-        size_t len = call_encode(&record, answer, sizeof answer);
-        struct frame reply = control(group, FRAME_ANSWER, tag, sequence, len);
+        struct frame reply = group_frame(group, FRAME_ANSWER, tag, sequence);
+        reply.length = (uint32_t)call_encode(&record, answer, sizeof answer);
         group_send(group, from, &reply, answer);
         return;
     case FRAME_ANSWER:

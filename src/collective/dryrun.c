@@ -12,12 +12,9 @@
  *     RECV  for its frame to have come, and for what the move changes in the accumulator to have left
  *     WORK  for the processor, and for the FENCE
  *     SEND  for its turn in the link's canonical order, and for a free slot
- *   Whatever happens to a link puts the one lane that may have waited for it into the ready queue, so
- *   nothing is ever searched. Time passes only in the agenda, a binary heap of three kinds of events.
- *   Nothing recurses.
- *
- *   A link exists for each pair (from, to) that some move speaks of, so memory goes with moves, not with
- *   N*N. */
+ *   What happens to a link puts the one lane that may have waited for it into the ready queue. Time passes
+ *   only in the agenda. A link exists for each pair (from, to) that some move speaks of, so memory goes with
+ *   moves, not with N*N. */
 #include "collective/dryrun.h"
 
 #include "collective/drystate.h"
@@ -64,8 +61,11 @@ static struct dry_lane *lane_find(const struct dry_run *run, int rank, uint64_t 
 /* The lane whose turn it is may be waiting for it, or for the slot. */
 static void link_offer_turn(struct dry_run *run, const struct dry_link *link)
 {
-    struct dry_lane *lane = lane_find(run, link->from, link->lane);
-    if (lane && lane->stage == STAGE_SEND && lane->move == run->sends[link->first + link->turn])
+    const struct plan *plan = run->members[link->from].plan;
+    if (!flow_more(&link->flow, &link->at))
+        return;
+    struct dry_lane *lane = lane_find(run, link->from, flow_lane(plan, &link->at));
+    if (lane && lane->stage == STAGE_SEND && lane->move == link->flow.moves[link->at.turn])
         lane_ready(run, lane);
 }
 
@@ -101,7 +101,7 @@ static void observe(const struct dry_run *run, const struct dry_lane *lane, cons
 {
     struct move seen = *move;
 
-    seen.bits &= (uint16_t)bits;
+    seen.bits &= bits;
     if (!run->net->observer || seen.bits == 0)
         return;
     if ((seen.bits & MOVE_RECV) == 0)
@@ -205,7 +205,7 @@ static void frame_send(struct dry_run *run, struct dry_lane *lane, const struct 
     run->frames[link->frames + link->sent % link->slots] = (struct dry_frame){
         .lane = lane->number, .bytes = bytes, .step = move->to_step, .hops = lane->hops + 1};
     link->sent++;
-    dry_cursor_step(run, link);
+    flow_next(member->plan, &link->flow, &link->at);
     dry_cursor_settle(run, link);
     member->out_busy = end;
     if (move->bits & MOVE_SEND_IN)
@@ -230,7 +230,8 @@ static bool lane_send(struct dry_run *run, struct dry_lane *lane, const struct m
 
     if ((move->bits & MOVE_SEND) && (bytes > 0 || member->plan->sync)) {
         struct dry_link *link = &run->links[run->send_link[member->moves + lane->move]];
-        bool turn = link->lane == lane->number && run->sends[link->first + link->turn] == lane->move;
+        bool turn = flow_more(&link->flow, &link->at) && flow_lane(member->plan, &link->at) == lane->number &&
+                    link->flow.moves[link->at.turn] == lane->move;
         if (!turn || link->sent - link->taken == link->slots)
             return false;
         frame_send(run, lane, move, link, bytes);

@@ -6,22 +6,19 @@
 
 #include "collective/plan.h"
 
-/* Called at each move when it is carried out, in up to three pieces, each shown as a move with some of its
- * bits: RECV_ACC, RECV_OUT, LOAD, RAW, OWN when its frame is taken; FENCE, STORE, COPY, IDENTITY when that
- * is worked in and the fence is passed; SEND_* when the link has accepted the frame. Tests move real
- * numbers here. For one pair of members and one direction, sends and receives come in the same order; empty
- * frames are not sent, but their moves are shown. */
+/* Called when a move is carried out, in up to three pieces, each shown as a move with some of its bits:
+ * RECV_ACC, RECV_OUT, LOAD, RAW, OWN when its frame is taken; FENCE, STORE, COPY, IDENTITY when that is
+ * worked in; SEND_* when the link has accepted the frame. From one member to another, sends and receives come
+ * in the same order; empty frames are not sent, but their moves are shown. */
 typedef void dry_observer(void *arg, int rank, uint64_t lane, const struct move *move);
 
 struct dry_net {
-    struct link_cost inside,
-        across; /* a port sends and receives at bytes_per_s, each way, one frame after the other */
+    struct link_cost inside, across; /* a port moves one frame after the other, each way */
     const int *host;
     uint32_t slots;         /* per directed link, >= 1 */
     dry_observer *observer; /* NULL = none */
     void *observer_arg;
-    bool (*progress)(void *arg,
-                     double share); /* NULL = none; about ten times a second; false stops the run */
+    bool (*progress)(void *arg, double share); /* NULL = none; ten times a second; false stops the run */
     void *progress_arg;
 };
 

@@ -2,157 +2,198 @@
 /* Lays out a dry run: which links there are, whose moves go over them, and room for lanes and frames.
  *
  *   Moves of all members stand one after the other; for each there is the number of the link it sends to
- *   and the one it receives from. Links are numbered by sender, in the order in which its moves first speak
- *   of them. */
+ *   and the one it receives from. Links are sorted by sender, then by receiver. */
 #include "collective/drystate.h"
 
-int dry_no_memory(struct dry_run *run)
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the agenda ---- */
+
+#define EVENTS_MIN 256u
+
+int agenda_init(struct agenda *agenda, struct heap *heap)
 {
-    return error_set(run->error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a dry run of %d members",
-                     run->size);
+    *agenda = (struct agenda){.heap = heap, .room = EVENTS_MIN};
+    agenda->events = heap_alloc_raw(heap, agenda->room, sizeof *agenda->events);
+    return agenda->events ? HEARTH_OK : HEARTH_NO_MEMORY;
 }
 
-/* ---- canonical order ---- */
-
-void dry_cursor_step(const struct dry_run *run, struct dry_link *link)
+void agenda_fini(struct agenda *agenda)
 {
-    const struct plan *plan = run->members[link->from].plan;
-    uint64_t first = link->lane - link->lane % plan->window, end = first + plan->window;
+    heap_free(agenda->events);
+    agenda->events = NULL;
+}
 
-    link->lane++;
-    if (link->lane < end && link->lane < plan->lanes)
-        return;
-    if (++link->turn < link->moves) {
-        link->lane = first;
-        return;
+static bool earlier(const struct agenda_event *a, const struct agenda_event *b)
+{
+    return a->time < b->time || (a->time == b->time && a->number < b->number);
+}
+
+static int agenda_grow(struct agenda *agenda)
+{
+    struct agenda_event *events = heap_alloc_raw(agenda->heap, agenda->room * 2, sizeof *events);
+
+    if (!events)
+        return HEARTH_NO_MEMORY;
+    memcpy(events, agenda->events, agenda->count * sizeof *events);
+    heap_free(agenda->events);
+    agenda->events = events;
+    agenda->room *= 2;
+    return HEARTH_OK;
+}
+
+int agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id)
+{
+    struct agenda_event event = {.time = time, .number = agenda->number++, .kind = kind, .id = id};
+    size_t at = agenda->count;
+
+    if (at == agenda->room && agenda_grow(agenda) != HEARTH_OK)
+        return HEARTH_NO_MEMORY;
+    agenda->count++;
+    while (at > 0 && earlier(&event, &agenda->events[(at - 1) / 2])) {
+        agenda->events[at] = agenda->events[(at - 1) / 2];
+        at = (at - 1) / 2;
     }
-    link->turn = 0;
+    agenda->events[at] = event;
+    return HEARTH_OK;
 }
+
+struct agenda_event agenda_take(struct agenda *agenda)
+{
+    assert(agenda->count > 0);
+    struct agenda_event *events = agenda->events, first = events[0], last = events[--agenda->count];
+    size_t at = 0;
+
+    for (size_t child = 1; child < agenda->count; child = 2 * at + 1) {
+        if (child + 1 < agenda->count && earlier(&events[child + 1], &events[child]))
+            child++;
+        if (!earlier(&events[child], &last))
+            break;
+        events[at] = events[child];
+        at = child;
+    }
+    events[at] = last;
+    return first;
+}
+
+/* ---- links ---- */
 
 void dry_cursor_settle(const struct dry_run *run, struct dry_link *link)
 {
     const struct plan *plan = run->members[link->from].plan;
 
-    while (!plan->sync && link->lane < plan->lanes &&
-           plan_send_bytes(plan, link->lane, &plan->moves[run->sends[link->first + link->turn]]) == 0)
-        dry_cursor_step(run, link);
+    while (!plan->sync && flow_more(&link->flow, &link->at) &&
+           plan_send_bytes(plan, flow_lane(plan, &link->at), flow_move(plan, &link->flow, &link->at)) == 0)
+        flow_next(plan, &link->flow, &link->at);
 }
-
-/* ---- links ---- */
-
-/* Marks by peer, for one member at a time: valid where mark[peer] == member + 1. */
-struct scratch {
-    uint32_t *mark, *link, *step;
-};
 
 static int bad_plan(struct dry_run *run, int rank, uint32_t move, const char *what)
 {
     return error_set(run->error, HEARTH_PROTOCOL, rank, "rank %d, move %u: %s", rank, move, what);
 }
 
-/* Gives a member its links out, in the order in which its moves speak of them. */
-static int links_out(struct dry_run *run, int rank, struct scratch *scratch, uint32_t *count)
+static bool is_other(const struct dry_run *run, int rank, int peer)
 {
-    struct dry_member *member = &run->members[rank];
+    return peer >= 0 && peer < run->size && peer != rank;
+}
 
-    for (uint32_t i = 0; i < member->plan->move_count; i++) {
-        const struct move *move = &member->plan->moves[i];
-        if (move->part >= member->plan->parts || move->parts < 1 ||
-            move->parts > member->plan->parts - move->part)
+static int moves_check(struct dry_run *run, int rank)
+{
+    const struct plan *plan = &run->plans[rank];
+
+    for (uint32_t i = 0; i < plan->move_count; i++) {
+        const struct move *move = &plan->moves[i];
+        if (move->part >= plan->parts || move->parts < 1 || move->parts > plan->parts - move->part)
             return bad_plan(run, rank, i, "its parts are not there");
-        if ((move->bits & MOVE_SEND) == 0)
-            continue;
-        if (move->to < 0 || move->to >= run->size || move->to == rank)
+        if ((move->bits & MOVE_SEND) && !is_other(run, rank, move->to))
             return bad_plan(run, rank, i, "it sends to nobody");
-        if (scratch->mark[move->to] != (uint32_t)rank + 1) {
-            scratch->mark[move->to] = (uint32_t)rank + 1;
-            scratch->link[move->to] = *count;
-            run->links[(*count)++] = (struct dry_link){.from = rank, .to = move->to};
-        } else if (move->to_step <= scratch->step[move->to]) {
-            return bad_plan(run, rank, i, "its step is not after the one before on the same link");
-        }
-        scratch->step[move->to] = move->to_step;
-        run->links[scratch->link[move->to]].moves++;
-        run->send_link[member->moves + i] = scratch->link[move->to];
+        if ((move->bits & MOVE_RECV) && !is_other(run, rank, move->from))
+            return bad_plan(run, rank, i, "it receives from nobody");
     }
     return HEARTH_OK;
 }
 
-/* Writes the numbers of the moves of each link out into `sends`, from `first` on. */
-static uint32_t sends_fill(struct dry_run *run, int rank, uint32_t first)
+/* One move that sends. */
+struct dry_send {
+    int32_t to;
+    uint32_t move;
+};
+
+static int send_order(const void *left, const void *right)
+{
+    const struct dry_send *a = left, *b = right;
+    if (a->to != b->to)
+        return a->to < b->to ? -1 : 1;
+    return a->move < b->move ? -1 : a->move > b->move;
+}
+
+static int link_order(const void *left, const void *right)
+{
+    const struct dry_link *a = left, *b = right;
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
+static uint32_t link_find(const struct dry_run *run, int from, int to)
+{
+    const struct dry_member *member = &run->members[from];
+    const struct dry_link *links = &run->links[member->links],
+                          *found = bsearch(&(struct dry_link){.to = to}, links, member->link_count,
+                                           sizeof *links, link_order);
+    return found ? (uint32_t)(found - run->links) : NO_LINK;
+}
+
+/* A member's links out: its sends to one receiver make one. Their moves go to `table`. */
+static int links_out(struct dry_run *run, int rank, struct dry_send *sends, uint32_t *table)
+{
+    const struct plan *plan = &run->plans[rank];
+    struct dry_member *member = &run->members[rank];
+    struct dry_link *link = NULL;
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < plan->move_count; i++)
+        if (plan->moves[i].bits & MOVE_SEND)
+            sends[count++] = (struct dry_send){plan->moves[i].to, i};
+    qsort(sends, count, sizeof *sends, send_order);
+    member->links = run->link_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct move *move = &plan->moves[sends[i].move];
+        table[i] = sends[i].move;
+        if (i == 0 || sends[i].to != sends[i - 1].to) {
+            link = &run->links[run->link_count++];
+            *link = (struct dry_link){.from = rank, .to = sends[i].to, .flow = {.moves = &table[i]}};
+        } else if (move->to_step <= plan->moves[sends[i - 1].move].to_step) {
+            return bad_plan(run, rank, sends[i].move,
+                            "its step is not after the one before on the same link");
+        }
+        link->flow.count++;
+        link->flow.frames += plan->lanes;
+    }
+    member->link_count = run->link_count - member->links;
+    return HEARTH_OK;
+}
+
+/* Which link each move of a member uses. */
+static void links_look_up(struct dry_run *run, int rank)
 {
     const struct dry_member *member = &run->members[rank];
 
     for (uint32_t i = 0; i < member->plan->move_count; i++) {
-        uint32_t id = run->send_link[member->moves + i];
-        if (id == NO_LINK)
-            continue;
-        struct dry_link *link = &run->links[id];
-        if (link->turn == 0) { /* counts its moves until the run begins */
-            link->first = first;
-            first += link->moves;
-        }
-        run->sends[link->first + link->turn++] = i;
-    }
-    return first;
-}
-
-/* Finds the link of each move that receives. `in`: the links into this member. */
-static int links_in(struct dry_run *run, int rank, struct scratch *scratch, const uint32_t *in,
-                    uint32_t in_count)
-{
-    struct dry_member *member = &run->members[rank];
-
-    for (uint32_t i = 0; i < in_count; i++) {
-        scratch->mark[run->links[in[i]].from] = (uint32_t)rank + 1;
-        scratch->link[run->links[in[i]].from] = in[i];
-    }
-    for (uint32_t i = 0; i < member->plan->move_count; i++) {
         const struct move *move = &member->plan->moves[i];
-        if ((move->bits & MOVE_RECV) == 0)
-            continue;
-        if (move->from < 0 || move->from >= run->size || move->from == rank)
-            return bad_plan(run, rank, i, "it receives from nobody");
-        if (scratch->mark[move->from] == (uint32_t)rank + 1)
-            run->recv_link[member->moves + i] = scratch->link[move->from];
+        uint32_t *send = &run->send_link[member->moves + i], *recv = &run->recv_link[member->moves + i];
+        *send = move->bits & MOVE_SEND ? link_find(run, rank, move->to) : NO_LINK;
+        *recv = move->bits & MOVE_RECV ? link_find(run, move->from, rank) : NO_LINK;
     }
-    return HEARTH_OK;
-}
-
-/* Sorts the links by receiver: those into rank r are list[first[r]] up to list[first[r + 1]]. */
-static void links_by_receiver(const struct dry_run *run, uint32_t *first, uint32_t *list)
-{
-    for (uint32_t i = 0; i < run->link_count; i++)
-        first[run->links[i].to + 1]++;
-    for (int r = 0; r < run->size; r++)
-        first[r + 1] += first[r];
-    for (uint32_t i = run->link_count; i-- > 0;) /* from the end of each receiver's stretch downwards */
-        list[--first[run->links[i].to + 1]] = i;
-    for (int r = 0; r < run->size; r++) /* first[r + 1] has become the beginning of r's stretch */
-        first[r] = first[r + 1];
-    first[run->size] = run->link_count;
-}
-
-static int links_join(struct dry_run *run, struct scratch *scratch, uint32_t *first, uint32_t *list)
-{
-    uint32_t sends = 0;
-    int status = HEARTH_OK;
-
-    for (int r = 0; r < run->size && status == HEARTH_OK; r++)
-        status = links_out(run, r, scratch, &run->link_count);
-    if (status != HEARTH_OK)
-        return status;
-    for (int r = 0; r < run->size; r++) {
-        sends = sends_fill(run, r, sends);
-        scratch->mark[r] = 0;
-    }
-    links_by_receiver(run, first, list);
-    for (int r = 0; r < run->size && status == HEARTH_OK; r++)
-        status = links_in(run, r, scratch, list + first[r], first[r + 1] - first[r]);
-    return status;
 }
 
 /* ---- room ---- */
+
+int dry_no_memory(struct dry_run *run)
+{
+    return error_set(run->error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a dry run of %d members",
+                     run->size);
+}
 
 /* How many moves, sends and lanes there are; and whether the plans belong together. */
 static int members_count(struct dry_run *run, uint64_t *moves, uint64_t *sends, uint64_t *lanes)
@@ -174,33 +215,27 @@ static int members_count(struct dry_run *run, uint64_t *moves, uint64_t *sends, 
     return HEARTH_OK;
 }
 
-static int links_make(struct dry_run *run, uint64_t moves, uint64_t sends)
+static int links_make(struct dry_run *run, uint64_t moves, uint64_t count)
 {
-    size_t size = (size_t)run->size;
-    struct scratch scratch = {heap_alloc(run->heap, size, sizeof(uint32_t)),
-                              heap_alloc(run->heap, size, sizeof(uint32_t)),
-                              heap_alloc(run->heap, size, sizeof(uint32_t))};
-    uint32_t *first = heap_alloc(run->heap, size + 1, sizeof *first);
-    uint32_t *list = heap_alloc(run->heap, sends, sizeof *list);
+    struct dry_send *sends = heap_alloc_raw(run->heap, count, sizeof *sends);
+    uint32_t *table = run->sends = heap_alloc_raw(run->heap, count, sizeof *run->sends);
     int status = HEARTH_OK;
 
     run->recv_link = heap_alloc_raw(run->heap, moves, sizeof *run->recv_link);
     run->send_link = heap_alloc_raw(run->heap, moves, sizeof *run->send_link);
-    run->sends = heap_alloc_raw(run->heap, sends, sizeof *run->sends);
-    run->links = heap_alloc_raw(run->heap, sends, sizeof *run->links);
-    if (!scratch.mark || !scratch.link || !scratch.step || !first || !list || !run->recv_link ||
-        !run->send_link || !run->sends || !run->links) {
+    run->links = heap_alloc_raw(run->heap, count, sizeof *run->links);
+    if (!sends || !run->recv_link || !run->send_link || !run->sends || !run->links)
         status = dry_no_memory(run);
-    } else {
-        for (uint64_t i = 0; i < moves; i++)
-            run->recv_link[i] = run->send_link[i] = NO_LINK;
-        status = links_join(run, &scratch, first, list);
+    for (int r = 0; r < run->size && status == HEARTH_OK; r++) {
+        status = moves_check(run, r);
+        if (status == HEARTH_OK)
+            status = links_out(run, r, sends, table);
+        for (uint32_t i = run->members[r].links; i < run->link_count; i++)
+            table += run->links[i].flow.count;
     }
-    heap_free(scratch.mark);
-    heap_free(scratch.link);
-    heap_free(scratch.step);
-    heap_free(first);
-    heap_free(list);
+    for (int r = 0; r < run->size && status == HEARTH_OK; r++)
+        links_look_up(run, r);
+    heap_free(sends);
     return status;
 }
 
@@ -210,13 +245,12 @@ static int frames_make(struct dry_run *run)
 
     for (uint32_t i = 0; i < run->link_count; i++) {
         struct dry_link *link = &run->links[i];
-        uint64_t lanes = run->members[link->from].plan->lanes, most = link->moves * lanes;
+        uint64_t most = link->flow.frames;
         link->slots = run->net->slots;
-        if (lanes <= UINT32_MAX && most < link->slots)
+        if (most < link->slots)
             link->slots = most > 0 ? (uint32_t)most : 1;
         link->frames = frames;
         frames += link->slots;
-        link->turn = 0;
         dry_cursor_settle(run, link);
     }
     run->frames = heap_alloc_raw(run->heap, frames, sizeof *run->frames);

@@ -2,8 +2,30 @@
 /* What a dry run works on: members, links, lanes, frames. Made and freed here, moved in dryrun.c. */
 #pragma once
 
-#include "collective/agenda.h"
 #include "collective/dryrun.h"
+#include "collective/program.h"
+
+/* ---- what will happen when, on virtual time: a binary heap of events, earliest first ---- */
+
+struct agenda_event {
+    double time;
+    uint64_t number; /* events of the same time come in the order in which they were added */
+    uint32_t kind, id;
+};
+
+struct agenda {
+    struct heap *heap;
+    struct agenda_event *events;
+    size_t count, room;
+    uint64_t number;
+};
+
+int MUST_CHECK agenda_init(struct agenda *agenda, struct heap *heap); /* HEARTH_OK or HEARTH_NO_MEMORY */
+void agenda_fini(struct agenda *agenda);                              /* harmless on zeroed memory */
+int MUST_CHECK agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id);
+struct agenda_event agenda_take(struct agenda *agenda); /* the earliest; there must be one */
+
+/* ---- a run ---- */
 
 #define NO_LINK UINT32_MAX
 
@@ -14,9 +36,8 @@ struct dry_frame {
 
 struct dry_link {
     int32_t from, to;
-    uint32_t first, moves; /* the sender's moves on it: sends[first] and so on, this many per lane */
-    uint64_t lane;         /* cursor: the next frame is that of sends[first + turn] in this lane; all were */
-    uint32_t turn;         /* sent when the lane is not one of the sender's */
+    struct flow_table flow; /* what the sender sends on it */
+    struct flow_cursor at;  /* the next of that */
     uint32_t slots;
     uint64_t frames;                     /* its first slot */
     uint64_t sent, begun, landed, taken; /* frames so far; number f stands in slot f % slots */
@@ -37,8 +58,9 @@ struct dry_lane {
 
 struct dry_member {
     const struct plan *plan;
-    uint64_t moves; /* its first in recv_link, send_link */
-    uint32_t lanes; /* its first lane; `window` of them */
+    uint64_t moves;             /* its first in recv_link, send_link */
+    uint32_t lanes;             /* its first lane; `window` of them */
+    uint32_t links, link_count; /* its first link out, and how many */
     double out_busy, in_busy, work_busy;
     uint64_t bytes_sent;
 };
@@ -53,7 +75,7 @@ struct dry_run {
 
     struct dry_member *members;
     uint32_t *recv_link, *send_link; /* [moves of all]: NO_LINK where there is none */
-    uint32_t *sends;                 /* numbers of moves, by link */
+    uint32_t *sends;                 /* numbers of moves, by link: the tables of their flows */
     struct dry_link *links;
     uint32_t link_count;
     struct dry_frame *frames;
@@ -75,6 +97,5 @@ struct dry_run {
 int MUST_CHECK dry_open(struct dry_run *run);
 void dry_close(struct dry_run *run);
 int dry_no_memory(struct dry_run *run); /* sets the error and returns it */
-/* A link's cursor: one frame on in canonical order; and then on to the next that is really sent. */
-void dry_cursor_step(const struct dry_run *run, struct dry_link *link);
+/* Moves a link's cursor on to the next frame that is really sent. */
 void dry_cursor_settle(const struct dry_run *run, struct dry_link *link);

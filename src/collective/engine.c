@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collective/dispatch.h"
 #include "collective/state.h"
 #include "core/hash.h"
-
-#define DOUBT_NS (500 * NS_PER_MS) /* of silence from a peer that others know to be gone */
 
 /* ---- look-ups ---- */
 
@@ -60,32 +57,22 @@ struct link *engine_link(struct group *group, int rank)
     return peer->joined && link_up(&peer->link) ? &peer->link : NULL;
 }
 
-/* ---- telling ---- */
+/* ---- control frames ---- */
+
+struct frame group_frame(const struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence)
+{
+    return (struct frame){.kind = kind,
+                          .group = group->view.group,
+                          .epoch = group->view.epoch,
+                          .tag = tag,
+                          .sequence = sequence};
+}
 
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload)
 {
     struct link *link = engine_link(group, rank);
     if (link)
         link_send_control(link, frame, payload);
-}
-
-void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence, const struct error *error)
-{
-    uint8_t payload[FRAME_CONTROL_MAX];
-    struct error told = *error;
-    if (told.origin == RANK_NONE && !group->view.inner)
-        told.origin = group->engine->rank;
-    size_t len = error_encode(&told, payload, sizeof payload);
-    struct frame frame = {.kind = kind,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .tag = tag,
-                          .sequence = sequence,
-                          .total = error->status == HEARTH_CLOSED ? group->left_at : 0,
-                          .length = (uint32_t)len};
-    for (int i = 0; i < group->view.size; i++)
-        if (i != group->rank)
-            group_send(group, i, &frame, payload);
 }
 
 bool engine_heard(const struct engine *engine, const struct frame *frame, const uint8_t *payload,
@@ -100,105 +87,36 @@ bool engine_heard(const struct engine *engine, const struct frame *frame, const 
  * that has waits for another itself. */
 static void op_expired(struct op *op)
 {
-    char name[160], whom[64] = "";
+    char whom[64] = "";
     struct error ours, theirs;
     int rank = op_waits_for(op), lacking = op_lacks(op);
-    op_describe(op, name, sizeof name);
     unsigned long long ms = (op->deadline_ns - op->posted_ns) / NS_PER_MS;
     if (rank != RANK_NONE)
         snprintf(whom, sizeof whom, ", waiting for rank %d%s", rank,
                  lacking == RANK_NONE ? ", which has begun it" : "");
-    error_set(&ours, HEARTH_TIMEOUT, lacking, "%s: timed out: not done within the timeout of %llu ms%s", name,
-              ms, whom);
+    error_set(&ours, HEARTH_TIMEOUT, lacking, "%s: timed out: not done within the timeout of %llu ms%s",
+              op_name(op).s, ms, whom);
     error_because(&theirs, HEARTH_REASON_TIMED_OUT, HEARTH_ABORTED, op->group->rank,
-                  "%s: timed out there: its timeout of %llu ms passed%s", name, ms, whom);
+                  "%s: timed out there: its timeout of %llu ms passed%s", op_name(op).s, ms, whom);
     op_abort(op, &ours, &theirs);
 }
 
 static void op_nag(struct op *op, uint64_t now)
 {
-    char name[160];
     op->nagged_ns = now;
-    op_describe(op, name, sizeof name);
     log_write(&op->group->engine->log, HEARTH_LOG_WARN, "HEARTH-OP-LATE",
-              "%s: waiting for rank %d since %llu s", name, op_waits_for(op),
+              "%s: waiting for rank %d since %llu s", op_name(op).s, op_waits_for(op),
               (unsigned long long)((now - op->posted_ns) / NS_PER_S));
-}
-
-static uint64_t ping_interval(const struct engine *engine)
-{
-    uint64_t quarter = engine->peer_timeout_ns / 4;
-    return quarter > 0 && quarter < PING_NS ? quarter : PING_NS;
-}
-
-static void peer_silent(struct peer *peer, uint64_t now)
-{
-    char what[80];
-    snprintf(what, sizeof what, "it has said nothing for %llu ms",
-             (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
-    if (peer->doubt_ns != 0)
-        link_lost(&peer->link, HEARTH_REASON_PEER_REMOVED, "it is gone from the group");
-    else
-        link_lost(&peer->link, HEARTH_REASON_PEER_SILENT, what);
-}
-
-/* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which
- * takes long where there are many; that it died, its connections tell. */
-static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
-{
-    uint64_t timeout = engine->peer_timeout_ns, end = timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
-    if (peer->doubt_ns == 0)
-        return peer->heard == 0 && end < engine->opening_ns ? engine->opening_ns : end;
-    uint64_t soon = peer->heard_ns + DOUBT_NS, last = timeout > 0 ? peer->doubt_ns + timeout : NEVER_NS;
-    end = soon < end ? soon : end;
-    return last < end ? last : end;
-}
-
-/* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
- * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), nobody is to blame. */
-static bool check_peers(struct engine *engine, uint64_t now)
-{
-    uint64_t interval = ping_interval(engine);
-    bool pings = engine->peer_timeout_ns > 0;
-    bool frozen = now - engine->looked_ns > interval + engine->peer_timeout_ns / 2;
-    engine->looked_ns = now;
-    if (now < engine->ping_ns && !frozen)
-        return false;
-    engine->ping_ns = now + interval;
-    for (int i = 0; i < engine->size; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (!peer->joined || !link_up(&peer->link))
-            continue;
-        uint64_t heard = link_heard(&peer->link);
-        if (frozen || heard != peer->heard)
-            peer->heard_ns = now;
-        peer->heard = heard;
-        uint64_t end = silence_ends(engine, peer);
-        if (now >= end)
-            peer_silent(peer, now);
-        else if (pings && peer->doubt_ns == 0) /* of one in doubt, answers mean nothing */
-            link_send_control(&peer->link, &(struct frame){.kind = FRAME_PING}, NULL);
-        if (end > now && end < engine->ping_ns)
-            engine->ping_ns = end;
-    }
-    return true;
-}
-
-static bool watches_peers(const struct engine *engine)
-{
-    return engine->peer_timeout_ns > 0 || engine->doubts;
 }
 
 static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
-    bool moved = false;
-    if (list_empty(&engine->active) && !watches_peers(engine) && !engine->stuck)
+    if (list_empty(&engine->active) && !engine_watches_peers(engine) && !engine->stuck)
         return false;
     uint64_t now = clock_now(engine->clock);
     traffic_look(engine, now);
-    if (watches_peers(engine))
-        moved = check_peers(engine, now);
+    bool moved = engine_check_peers(engine, now);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
         if (now >= op->deadline_ns) {
@@ -218,7 +136,7 @@ static bool check_time(struct engine *engine)
 
 uint64_t engine_deadline(const struct engine *engine)
 {
-    uint64_t soonest = watches_peers(engine) && engine->size > 1 ? engine->ping_ns : NEVER_NS;
+    uint64_t soonest = engine_watches_peers(engine) && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
     for (int i = 0; i < engine->size; i++) {
         uint64_t due = engine->peers[i].joined ? link_due(&engine->peers[i].link) : NEVER_NS;
@@ -319,11 +237,8 @@ void engine_finish(struct engine *engine, struct completion *completion, const s
 
 struct completion *engine_finished(struct engine *engine)
 {
-    if (list_empty(&engine->finished))
-        return NULL;
-    struct list *item = engine->finished.next;
-    list_remove(item);
-    return container_of(item, struct completion, item);
+    struct list *item = list_pop(&engine->finished);
+    return item ? container_of(item, struct completion, item) : NULL;
 }
 
 /* ---- opening and closing ---- */
@@ -399,35 +314,28 @@ int engine_join(struct engine *engine, int rank, struct conn *const *conns, int 
     uint8_t payload[FRAME_CONTROL_MAX];
     size_t len = hello_encode(&hello, payload, sizeof payload);
     link_send_hello(&peer->link, payload, len);
-    peer->heard_ns = engine->looked_ns = clock_now(engine->clock);
-    engine->ping_ns = engine->looked_ns + ping_interval(engine);
+    peer_watch(peer);
     return peer->link.failure.status;
+}
+
+static void notes_free(struct list *notes)
+{
+    struct list *item;
+    while ((item = list_pop(notes)))
+        heap_free(container_of(item, struct note, item));
 }
 
 static void engine_free(struct engine *engine)
 {
     while (!list_empty(&engine->groups))
         group_close(container_of(engine->groups.next, struct group, item));
-    for (int i = 0; i < engine->size; i++)
+    for (int i = 0; i < engine->size; i++) {
         while (!list_empty(&engine->peers[i].early))
             slot_put(container_of(engine->peers[i].early.next, struct slot, item));
-    for (int i = 0; i < engine->size; i++) {
-        while (!list_empty(&engine->peers[i].notes)) {
-            struct list *item = engine->peers[i].notes.next;
-            list_remove(item);
-            list_push(&engine->free_notes, item);
-        }
+        notes_free(&engine->peers[i].notes);
     }
-    while (!list_empty(&engine->free_notes)) {
-        struct list *item = engine->free_notes.next;
-        list_remove(item);
-        heap_free(container_of(item, struct note, item));
-    }
-    while (!list_empty(&engine->orphans)) {
-        struct list *item = engine->orphans.next;
-        list_remove(item);
-        heap_free(container_of(item, struct retired, item));
-    }
+    notes_free(&engine->free_notes);
+    retired_free(&engine->orphans);
     slot_pool_fini(&engine->slots);
     heap_free(engine->peers);
     heap_free(engine);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The face of the collective room: an engine runs the operations of one node's groups over its links. No
- * thread, no clock of its own: whoever holds the node's baton calls it, on real or on virtual time. */
+/* An engine runs the operations of one node's groups over its links. It has no thread and no clock of its
+ * own: the holder of the node's baton calls it, on real or on virtual time. */
 #pragma once
 
 #include "collective/plan.h"
@@ -21,10 +21,9 @@ struct completion {
     struct op *op;      /* while it runs */
 };
 
-/* A call that is made of several operations. The first, its opening, runs in the group of the call and takes
- * a number there. The others, its parts, run in inner groups, which are kept from call to call. A part's
- * number says which call it belongs to: calls in flight do not meet, and a member that began fewer parts of
- * a failed call is not behind in the next. */
+/* A call of several operations. The first, its opening, takes a number in the group of the call. The others,
+ * its parts, run in inner groups, which are kept from call to call. A part's number names its call, so a
+ * member that began fewer parts of a failed call is not behind in the next. */
 enum inner_kind { INNER_ALL, INNER_HOST, INNER_LEADERS, INNER_KINDS };
 #define PART_TRACKS 4 /* parts of one track begin in the same order on all members */
 struct compound {
@@ -68,9 +67,9 @@ struct engine_setup {
 };
 
 int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
-/* Ends all operations with HEARTH_CLOSED (they are in engine_finished then) and says goodbye to the peers,
- * behind all that they were sent. No operation may begin any more. Progress must go on until engine_parted:
- * then every peer has that, or gets it without us. */
+/* Ends all operations with HEARTH_CLOSED and says goodbye to the peers, behind all that they were sent. No
+ * operation may begin any more. Call progress until engine_parted: then every peer has it, or gets it without
+ * us. */
 void engine_part(struct engine *engine);
 bool engine_parted(const struct engine *engine);
 /* The same, but what has not left is lost. Frees all groups. */
@@ -79,16 +78,15 @@ void engine_close(struct engine *engine);
 /* Joins a peer: takes the conns, the first of them for control. */
 int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *conns, int count);
 
-/* The peer may not stay, for the reason given, and is told so: its link goes down at the next progress, as if
- * it were lost. False: it is not joined, or is gone already. */
+/* Tells the peer that it may not stay; its link goes down at the next progress, as if it were lost. False: it
+ * is not joined, or is gone already. */
 bool engine_expel(struct engine *engine, int rank, const char *why);
 
-/* The members are not those any more that the groups were made of, for the reason given: all operations end
- * with HEARTH_VIEW_CHANGED, and later ones are refused with it. The first reason counts. */
+/* The groups' members have changed: all operations end with HEARTH_VIEW_CHANGED, and later ones are refused
+ * with it. The first reason counts. */
 void engine_view_changed(struct engine *engine, const char *why);
-/* The same, but operations in flight go on. Bit r of `lost`: rank r is gone, as others know, though its
- * connection may not show it, and what it has sent before may still be on the way: it is lost when nothing
- * comes for half a second. */
+/* The same, but operations in flight go on. Bit r of `lost`: others know that rank r is gone; what it sent
+ * before may still be on the way, so it is lost when nothing comes for half a second. */
 void engine_members_lost(struct engine *engine, uint64_t lost, const char *why);
 
 /* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
@@ -96,9 +94,9 @@ bool engine_progress(struct engine *engine);
 /* When progress must be called even if no bell rings. */
 uint64_t engine_deadline(const struct engine *engine);
 bool engine_busy(const struct engine *engine); /* operations are in flight */
-/* Sleeping at the links' descriptors: what to wait for (at most max items; their number), what was found,
- * and that we are about to sleep or awake again. After engine_doze(true) progress must be called once more
- * before one sleeps: a peer may have missed it. */
+/* Sleeping at the links' descriptors: what to wait for (at most max items; gives their number), what was
+ * found, and that we sleep or are awake. After engine_doze(true) call progress once more: a peer may have
+ * missed it. */
 size_t engine_waits(const struct engine *engine, struct sock_wait *items, size_t max);
 void engine_attend(struct engine *engine, const struct sock_wait *items, size_t count);
 void engine_doze(struct engine *engine, bool asleep);
@@ -110,13 +108,12 @@ struct completion *engine_finished(struct engine *engine);
 /* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */
 int engine_waits_for(const struct completion *completion);
 
-/* How late the peer's first pieces come, as a moving average (0.2 of each operation), in ns: after the first
- * piece of another peer, or after our own call, whichever was later. Only pieces that wait for nobody but
- * their sender count. Any thread. */
+/* How late the peer's first pieces come, in ns, as a moving average (0.2 of each operation): after another
+ * peer's first piece or our own call, whichever was later. Only pieces that depend on their sender alone
+ * count. Any thread. */
 uint64_t engine_skew(const struct engine *engine, int rank);
-/* What the way to the peer carries, for whoever estimates it: how long bytes have waited for room in its
- * connections since the engine was opened, and how many left in that time. What leaves without waiting is not
- * in there: it says nothing about the way. Any thread. */
+/* What the path to the peer carries: how long bytes have waited for room in its connections, and how many
+ * left in that time. What leaves without waiting says nothing about the path. Any thread. */
 void engine_traffic(const struct engine *engine, int rank, uint64_t *bytes, uint64_t *busy_ns);
 /* Changes with every byte that comes from the peer. With the baton. */
 uint64_t engine_peer_heard(const struct engine *engine, int rank);
@@ -133,30 +130,22 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const struct group_view *group_view(const struct group *group);
 bool group_busy(const struct group *group); /* operations or compound calls of it are in flight */
-/* What follows is known to all members alike, and is copied; no operation may be in flight.
- * Other costs, and the window that goes with them. */
-void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
-                     size_t window_bytes, bool crowded);
-/* Where its members are; as in struct group_view, never NULL. */
-void group_set_hosts(struct group *group, const int *host, int port_sharers);
-void group_set_sites(struct group *group, const int *site);
-/* How they stand in a ring; NULL: by rank. HEARTH_INVALID: not every rank is there once. */
-int MUST_CHECK group_set_order(struct group *group, const int *order);
-uint64_t group_version(const struct group *group); /* how often one of these was set */
-/* An inner group takes over all of this from a view of its members; none of its parts may be in flight. */
-void group_follow(struct group *inner, const struct group_view *view);
+/* Another view of the same members: costs, window, hosts, sites, ring order (each rank once). All members set
+ * the same; it is copied. No operation may be in flight. */
+void group_set_view(struct group *group, const struct group_view *view);
+uint64_t group_version(const struct group *group); /* how often that was done */
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */
 uint64_t group_splits(const struct group *group);
 void group_set_splits(struct group *group, uint64_t splits);
 
-/* Starts the call. On success the completion is in use until it has ended. HEARTH_OK also when the operation
- * failed at once in a way the other members were told of: the completion has it. */
+/* Starts the call. On success the completion is in use until it has ended; it also has a failure at once that
+ * the other members were told of. */
 int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
                            struct error *error);
-/* We cannot take part in the next operation under the tag: the others must not wait for us. Uses up its
- * sequence number; gives back why->status. */
+/* We cannot take part in the next operation under the tag: tells the others. Uses up its sequence number;
+ * returns why->status. */
 int group_refuse(struct group *group, uint64_t tag, const struct error *why);
 /* The same for the next part of every track in the inner group. */
 void group_refuse_parts(struct group *inner, const struct compound *compound, const struct error *why);

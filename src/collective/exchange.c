@@ -19,52 +19,32 @@
  *   barrier: the same with empty frames. */
 #include "collective/planners.h"
 
-static bool can(const struct plan_call *call)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    return call->kind == PLAN_ALL_REDUCE || call->kind == PLAN_BARRIER;
-}
+    int rank = call->rank, size = call->size;
 
-static void shape(const struct plan_call *call, struct plan_shape *shape)
-{
-    shape->acc_parts = plan_kind_reduces(call->kind);
-}
-
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
-{
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
-
-    for (int i = 1; i < call->size; i++)
-        plan_writer_add(&writer, (struct move){.bits = MOVE_SEND_IN, .to = (call->rank + i) % call->size});
+    for (int i = 1; i < size; i++)
+        plan_writer_send(writer, MOVE_SEND_IN, (rank + i) % size, 0, 0);
     if (call->kind == PLAN_ALL_REDUCE)
-        plan_writer_combine_in_order(
-            &writer, (struct move){.bits = (uint16_t)(MOVE_STORE | (call->size > 1 ? MOVE_FENCE : 0))});
-    for (int i = 1; call->kind == PLAN_BARRIER && i < call->size; i++)
-        plan_writer_add(&writer, (struct move){.bits = MOVE_RECV_OUT,
-                                               .from = (call->rank - i + call->size) % call->size});
-    return writer.status;
+        plan_writer_combine_in_order(writer, MOVE_STORE | (size > 1 ? MOVE_FENCE : 0), 0);
+    for (int i = 1; call->kind == PLAN_BARRIER && i < size; i++)
+        plan_writer_recv(writer, MOVE_RECV_OUT, (rank - i + size) % size, 0, 0);
 }
 
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    struct fares fares = fares_of(call, inside, across);
-    const struct link_cost *pace = fare_pace(&fares);
-    struct plan_shape cut;
-
-    plan_shape_of(call, &planner_exchange, &cut);
-    if (call->size == 1)
-        return 0;
-    double ports = fare_to_all(&fares, (double)cut.lane_count * call->raw_len);
-    double work = (call->size - 1) * pace->gamma_s * (double)cut.lane_count * call->acc_len;
+    const struct plan_call *call = fares->call;
+    const struct link_cost *pace = fare_pace(fares);
+    double ports = fare_to_all(fares, (double)shape->lane_count * call->raw_len);
+    double work = (call->size - 1) * pace->gamma_s * (double)shape->lane_count * call->acc_len;
     double chain = pace->alpha_s + ports + work;
-    return price_lanes(&cut, chain, ports > work ? ports : work, chain);
+    return price_lanes(shape, chain, longer(ports, work), chain);
 }
 
 const struct planner planner_exchange = {
-    .algo = HEARTH_ALGO_EXCHANGE,
-    .about = "everyone to everyone, combined by each in rank order: one hop",
-    .can = can,
-    .shape = shape,
+    .kinds = KIND_BIT(PLAN_ALL_REDUCE) | KIND_BIT(PLAN_BARRIER),
+    .fits = fits_always,
+    .shape = shape_whole,
     .write = write,
     .price = price,
 };

@@ -11,16 +11,11 @@
 
 /* ---- out ---- */
 
-static const struct flow_table *out_table(const struct op *op, uint32_t flow)
-{
-    return &op->program->out[flow];
-}
-
 static void skip_empty(const struct op *op, uint32_t flow)
 {
     const struct plan *plan = &op->program->plan;
     struct flow_cursor *at = &op->out[flow].next;
-    const struct flow_table *table = out_table(op, flow);
+    const struct flow_table *table = &op->program->out[flow];
     while (!plan->sync && flow_more(table, at) &&
            plan_send_bytes(plan, flow_lane(plan, at), flow_move(plan, table, at)) == 0)
         flow_next(plan, table, at);
@@ -66,7 +61,7 @@ static void send_one(struct op *op, uint32_t flow, struct lane *lane, struct lin
         .fingerprint = op->record.fingerprint,
         .lane = (uint32_t)lane->number,
         .step = move->to_step,
-        .total = out_table(op, flow)->bytes,
+        .total = op->program->out[flow].bytes,
         .weight = move->bits & MOVE_SEND_ACC ? lane->weight : op->weight,
     };
     /* The cookie is the lane; its lowest bit says that the accumulator is on its way. */
@@ -86,7 +81,7 @@ static void send_one(struct op *op, uint32_t flow, struct lane *lane, struct lin
 void outflow_pump(struct op *op, uint32_t flow)
 {
     const struct plan *plan = &op->program->plan;
-    const struct flow_table *table = out_table(op, flow);
+    const struct flow_table *table = &op->program->out[flow];
     struct flow_cursor *at = &op->out[flow].next;
     struct link *link = engine_link(op->group, table->peer);
     while (link && !op->spoiled) {
@@ -134,26 +129,20 @@ static struct peer *peer_of(const struct op *op, uint32_t flow)
     return &group->engine->peers[group->members[op->program->in[flow].peer]];
 }
 
-void slot_release(struct engine *engine, int world_rank, struct slot *slot)
+void slot_credit(struct link *link, struct slot *slot)
 {
     if (slot->frame.flags & FRAME_EAGER)
-        link_eager_release(&engine->peers[world_rank].link, slot->frame.length);
-    slot_put(slot);
+        link_eager_release(link, slot->frame.length);
+    slot->frame.flags = 0;
 }
 
 static void send_grant(struct op *op, int peer, uint64_t limit, uint64_t total)
 {
-    struct frame frame = {
-        .kind = FRAME_GRANT,
-        .group = op->group->view.group,
-        .epoch = op->group->view.epoch,
-        .tag = op->tag,
-        .sequence = op->sequence,
-        .fingerprint = op->record.fingerprint,
-        .lane = (uint32_t)(limit >> 32),
-        .step = (uint32_t)limit,
-        .total = total,
-    };
+    struct frame frame = group_frame(op->group, FRAME_GRANT, op->tag, op->sequence);
+    frame.fingerprint = op->record.fingerprint;
+    frame.lane = (uint32_t)(limit >> 32);
+    frame.step = (uint32_t)limit;
+    frame.total = total;
     group_send(op->group, peer, &frame, NULL);
 }
 
@@ -170,8 +159,8 @@ void flows_ask(struct op *op)
     for (uint32_t i = 0; i < op->program->in_count; i++)
         if (op->in[i].told == 0 && flow_more(&op->program->in[i], &op->in[i].floor))
             inflow_tell(op, i);
-    /* Who sends us nothing and has granted nothing may have called something else, and ended it: a grant of
-     * no frames tells it what we called. */
+    /* A member that sends us nothing and has granted nothing may have ended another call: a grant of no
+     * frames tells it what we called. */
     for (uint32_t i = 0; i < op->program->out_count; i++)
         if (!op->out[i].granted && op->program->in_of[op->program->out[i].peer] < 0)
             send_grant(op, op->program->out[i].peer, 0, 0);
@@ -189,11 +178,7 @@ struct slot *inflow_find(struct op *op, const struct lane *lane)
         if (!slot->whole)
             return NULL;
         list_remove(item);
-        if (slot->frame.flags & FRAME_EAGER) {
-            link_eager_release(&peer_of(op, (uint32_t)op->program->in_of[move->from])->link,
-                               slot->frame.length);
-            slot->frame.flags = 0;
-        }
+        slot_credit(&peer_of(op, (uint32_t)op->program->in_of[move->from])->link, slot);
         return slot;
     }
     return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups: members, sequence numbers by tag, and what we remember of operations that are over. */
+/* Groups: members, sequence numbers by tag, what we remember of operations that are over, compound calls. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,11 +12,7 @@ static void group_free(struct group *group)
 {
     disputes_drop(group);
     program_cache_fini(&group->programs);
-    while (!list_empty(&group->retired)) {
-        struct list *item = group->retired.next;
-        list_remove(item);
-        heap_free(container_of(item, struct retired, item));
-    }
+    retired_free(&group->retired);
     heap_free(group->tags);
     heap_free(group->members);
     heap_free(group->rank_of);
@@ -26,15 +22,33 @@ static void group_free(struct group *group)
     heap_free(group);
 }
 
-/* There is room for numbers in any case, so that others can be set without fail. False: no memory. */
-static bool numbers_copy(struct group *group, const int *from, int **room, const int **to)
+/* Ranks in order, each once. */
+static bool is_order(const int *order, int size)
 {
-    size_t count = (size_t)group->view.size;
-    *room = heap_alloc(group->engine->heap, count, sizeof **room);
-    if (*room && from)
-        memcpy(*room, from, count * sizeof **room);
-    *to = from ? *room : NULL;
-    return *room;
+    bool good = true;
+    for (int place = 0; order && place < size; place++) {
+        good = good && order[place] >= 0 && order[place] < size;
+        for (int before = 0; before < place; before++)
+            good = good && order[before] != order[place];
+    }
+    return good;
+}
+
+/* What the view points at is copied; it may point at the copies already. */
+static void view_copy(struct group *group, const struct group_view *view)
+{
+    const int *from[] = {view->host, view->site, view->order};
+    int *room[] = {group->host, group->site, group->order};
+    const int **to[] = {&group->view.host, &group->view.site, &group->view.order};
+    bool good = is_order(view->order, view->size);
+    assert(good);
+    (void)good;
+    group->view = *view;
+    for (int i = 0; i < 3; i++) {
+        if (from[i])
+            memmove(room[i], from[i], (size_t)view->size * sizeof *room[i]);
+        *to[i] = from[i] ? room[i] : NULL;
+    }
 }
 
 static bool group_fill(struct group *group, const struct group_view *view, const int *members)
@@ -44,11 +58,12 @@ static bool group_fill(struct group *group, const struct group_view *view, const
     group->members = heap_alloc(engine->heap, size, sizeof *group->members);
     group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
     group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
-    if (!group->members || !group->rank_of || !group->tags ||
-        !numbers_copy(group, view->host, &group->host, &group->view.host) ||
-        !numbers_copy(group, view->site, &group->site, &group->view.site) ||
-        !numbers_copy(group, view->order, &group->order, &group->view.order))
+    group->host = heap_alloc(engine->heap, size, sizeof *group->host);
+    group->site = heap_alloc(engine->heap, size, sizeof *group->site);
+    group->order = heap_alloc(engine->heap, size, sizeof *group->order);
+    if (!group->members || !group->rank_of || !group->tags || !group->host || !group->site || !group->order)
         return false;
+    view_copy(group, view);
     group->tag_capacity = TAGS_FIRST;
     for (int i = 0; i < engine->size; i++)
         group->rank_of[i] = RANK_NONE;
@@ -67,12 +82,8 @@ static void pass_on(struct group *group, const struct retired *r)
     int rank = r->why.rank;
     if (!status_is_loss(r->why.status) || rank < 0 || rank >= group->view.size || rank == group->rank)
         return;
-    struct frame frame = {.kind = FRAME_ABORT,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .tag = r->tag,
-                          .sequence = r->sequence,
-                          .length = (uint32_t)error_encode(&r->why, payload, sizeof payload)};
+    struct frame frame = group_frame(group, FRAME_ABORT, r->tag, r->sequence);
+    frame.length = (uint32_t)error_encode(&r->why, payload, sizeof payload);
     group_send(group, rank, &frame, payload);
 }
 
@@ -172,79 +183,17 @@ bool group_busy(const struct group *group)
     return false;
 }
 
-/* They were made for how things were. */
-static void programs_drop(struct group *group)
-{
-    program_cache_fini(&group->programs);
-    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
-    group->version++;
-}
-
 uint64_t group_version(const struct group *group)
 {
     return group->version;
 }
 
-void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
-                     size_t window_bytes, bool crowded)
+void group_set_view(struct group *group, const struct group_view *view)
 {
-    group->view.inside = *inside;
-    group->view.across = *across;
-    group->view.window_bytes = window_bytes;
-    group->view.crowded = crowded;
-    programs_drop(group);
-}
-
-static void numbers_set(struct group *group, const int *from, int *room, const int **to)
-{
-    memcpy(room, from, (size_t)group->view.size * sizeof *room);
-    *to = room;
-    programs_drop(group);
-}
-
-void group_set_hosts(struct group *group, const int *host, int port_sharers)
-{
-    numbers_set(group, host, group->host, &group->view.host);
-    group->view.port_sharers = port_sharers;
-}
-
-void group_set_sites(struct group *group, const int *site)
-{
-    numbers_set(group, site, group->site, &group->view.site);
-}
-
-int group_set_order(struct group *group, const int *order)
-{
-    int size = group->view.size;
-    for (int place = 0; order && place < size; place++) {
-        bool good = order[place] >= 0 && order[place] < size;
-        for (int before = 0; before < place; before++)
-            good = good && order[before] != order[place];
-        if (!good)
-            return HEARTH_INVALID;
-    }
-    if (order) {
-        numbers_set(group, order, group->order, &group->view.order);
-        return HEARTH_OK;
-    }
-    group->view.order = NULL;
-    programs_drop(group);
-    return HEARTH_OK;
-}
-
-void group_follow(struct group *inner, const struct group_view *view)
-{
-    size_t len = (size_t)view->size * sizeof(int);
-    const int *from[] = {view->host, view->site, view->order};
-    int *room[] = {inner->host, inner->site, inner->order};
-    const int **to[] = {&inner->view.host, &inner->view.site, &inner->view.order};
-    inner->view = *view;
-    for (int i = 0; i < 3; i++) {
-        if (from[i])
-            memcpy(room[i], from[i], len);
-        *to[i] = from[i] ? room[i] : NULL;
-    }
-    programs_drop(inner);
+    view_copy(group, view);
+    program_cache_fini(&group->programs); /* they were made for how things were */
+    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+    group->version++;
 }
 
 int group_member(const struct group *group, int rank)
@@ -336,10 +285,9 @@ void group_remember(struct group *group, const struct op *op)
     e->record.state = CALL_ENDED;
 }
 
-static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t sequence)
+struct retired *group_retired(const struct group *group, uint64_t tag, uint64_t sequence)
 {
-    struct list *item, *after;
-    LIST_EACH (item, after, &group->retired) {
+    for (const struct list *item = group->retired.next; item != &group->retired; item = item->next) {
         struct retired *r = container_of(item, struct retired, item);
         if (r->tag == tag && r->sequence == sequence)
             return r;
@@ -347,40 +295,38 @@ static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t 
     return NULL;
 }
 
-void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+/* One more, at the end of a list that holds so many; the oldest makes room where it is full: its poster will
+ * time out instead. So will this one's if there is no memory. */
+static void retired_add(struct heap *heap, struct list *list, uint32_t *count, uint32_t max,
+                        const struct retired *new)
 {
-    if (retired_find(group, tag, sequence))
-        return;
-    engine_drop_waiting(group, tag, sequence);
-    struct retired *r;
-    if (group->retired_count == RETIRED_MAX) { /* the oldest makes room: its poster will time out instead */
-        r = container_of(group->retired.next, struct retired, item);
-        list_remove(&r->item);
-    } else {
-        r = heap_alloc(group->engine->heap, 1, sizeof *r);
-        if (!r)
-            return;
-        group->retired_count++;
-    }
-    r->tag = tag;
-    r->sequence = sequence;
-    r->why = *why;
-    list_push(&group->retired, &r->item);
-}
-
-bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why)
-{
-    struct retired *r = retired_find(group, tag, sequence);
-    if (r)
-        *why = r->why;
-    return r;
-}
-
-void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
-{
-    struct retired *r = retired_find(group, tag, sequence);
+    struct list *oldest = *count == max ? list_pop(list) : NULL;
+    struct retired *r = oldest ? container_of(oldest, struct retired, item) : heap_alloc(heap, 1, sizeof *r);
     if (!r)
         return;
+    *r = *new;
+    *count += !oldest;
+    list_push(list, &r->item);
+}
+
+void retired_free(struct list *list)
+{
+    struct list *item;
+    while ((item = list_pop(list)))
+        heap_free(container_of(item, struct retired, item));
+}
+
+void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+{
+    if (group_retired(group, tag, sequence))
+        return;
+    engine_drop_waiting(group, tag, sequence);
+    retired_add(group->engine->heap, &group->retired, &group->retired_count, RETIRED_MAX,
+                &(struct retired){.tag = tag, .sequence = sequence, .why = *why});
+}
+
+void group_unretire(struct group *group, struct retired *r)
+{
     list_remove(&r->item);
     group->retired_count--;
     heap_free(r);
@@ -391,28 +337,77 @@ void group_unretire_parts(struct group *inner, uint64_t tag, uint64_t call)
     struct list *item, *after;
     LIST_EACH (item, after, &inner->retired) {
         struct retired *r = container_of(item, struct retired, item);
-        if (r->tag != tag || part_of_sequence(r->sequence).call != call)
-            continue;
-        list_remove(item);
-        inner->retired_count--;
-        heap_free(r);
+        if (r->tag == tag && part_of_sequence(r->sequence).call == call)
+            group_unretire(inner, r);
     }
 }
 
-void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
-                   const struct error *why)
+void engine_retire(struct engine *engine, const struct frame *frame, const struct error *why)
 {
-    struct retired *r = NULL;
-    if (engine->orphan_count == ORPHANS_MAX) {
-        r = container_of(engine->orphans.next, struct retired, item);
-        list_remove(&r->item);
-    } else {
-        r = heap_alloc(engine->heap, 1, sizeof *r);
-        if (!r)
-            return; /* the poster will time out instead */
-        engine->orphan_count++;
+    retired_add(engine->heap, &engine->orphans, &engine->orphan_count, ORPHANS_MAX,
+                &(struct retired){
+                    .group = frame->group, .tag = frame->tag, .sequence = frame->sequence, .why = *why});
+}
+
+/* ---- calls that are made of several operations: the numbers of their parts (docs/payloads.md) ----
+ *
+ *   63                     26 25   24 23           0
+ *   | number of the opening | track | part of track |
+ */
+
+#define INDEX_BITS 24
+#define TRACK_BITS 2
+#define CALL_SHIFT (INDEX_BITS + TRACK_BITS)
+#define INDEX_MAX  (UINT32_C(1) << INDEX_BITS)
+#define CALL_MAX   (UINT64_C(1) << (64 - CALL_SHIFT))
+
+uint64_t part_sequence(const struct compound *compound, enum inner_kind kind, uint32_t track)
+{
+    return compound->sequence << CALL_SHIFT | (uint64_t)track << INDEX_BITS | compound->next[kind][track];
+}
+
+struct part part_of_sequence(uint64_t sequence)
+{
+    return (struct part){.call = sequence >> CALL_SHIFT,
+                         .track = (uint32_t)(sequence >> INDEX_BITS) & (PART_TRACKS - 1),
+                         .index = (uint32_t)sequence & (INDEX_MAX - 1)};
+}
+
+int compound_check(const struct compound *compound, enum inner_kind kind, uint32_t track, struct error *error)
+{
+    if (compound->sequence < CALL_MAX && compound->next[kind][track] < INDEX_MAX - 1)
+        return HEARTH_OK;
+    return error_set(error, HEARTH_LIMIT, RANK_NONE,
+                     "no number is left for a part: a call has at most 2^%d, a tag of a group 2^%d calls",
+                     INDEX_BITS, 64 - CALL_SHIFT);
+}
+
+static struct compound *compound_find(const struct group *outer, uint64_t tag, uint64_t sequence)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &outer->compounds) {
+        struct compound *c = container_of(item, struct compound, item);
+        if (c->tag == tag && c->sequence == sequence)
+            return c;
     }
-    *r = (struct retired){.group = group, .tag = tag, .sequence = sequence, .why = *why};
-    list_init(&r->item);
-    list_push(&engine->orphans, &r->item);
+    return NULL;
+}
+
+bool group_passed(const struct group *group, uint64_t tag, uint64_t sequence)
+{
+    if (!group->outer)
+        return sequence < group_sequence(group, tag);
+    struct part part = part_of_sequence(sequence);
+    if (part.call >= group_sequence(group->outer, tag))
+        return false;
+    const struct compound *c = compound_find(group->outer, tag, part.call);
+    return !c || part.index < c->next[group->kind][part.track];
+}
+
+void compound_close(struct group *group, struct compound *compound)
+{
+    if (list_empty(&compound->item))
+        return;
+    list_remove(&compound->item);
+    engine_drop_parts(group, compound->tag, compound->sequence);
 }

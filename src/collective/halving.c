@@ -58,22 +58,9 @@ static bool half_fits(const struct plan_call *call)
     return true;
 }
 
-static bool can(const struct plan_call *call)
+static bool fits(const struct plan_call *call)
 {
-    bool alone = call->size == 1;
-
-    switch (call->kind) {
-    case PLAN_ALL_REDUCE:
-        return !call->rank_order || alone;
-    case PLAN_REDUCE_SCATTER:
-        return alone || (!call->rank_order && is_power_of_two(call->size) && half_fits(call));
-    case PLAN_ALL_GATHER:
-        return alone || (is_power_of_two(call->size) && half_fits(call));
-    case PLAN_BARRIER:
-        return true;
-    default:
-        return false;
-    }
+    return split_of(call->kind) == SPLIT_EVEN || (is_power_of_two(call->size) && half_fits(call));
 }
 
 static void shape(const struct plan_call *call, struct plan_shape *shape)
@@ -97,33 +84,36 @@ static struct move range_of(int place, int distance)
     return (struct move){.part = (uint32_t)(place & ~(distance - 1)), .parts = (uint32_t)distance};
 }
 
+/* What a member and its partner do in a round: the one range goes, the other comes. */
+static void exchange(struct plan_writer *writer, int partner, uint32_t step, struct move give,
+                     struct move get)
+{
+    give.to = get.from = partner;
+    give.to_step = get.from_step = step;
+    plan_writer_add(writer, give);
+    plan_writer_add(writer, get);
+}
+
 /* From all of `core` parts down to our own, complete and stored. Members below `folded` have begun: their
  * accumulator holds all parts. The others send bare input in the first round. */
 static void halve(struct plan_writer *writer, int core, int folded, uint32_t step)
 {
     int rank = writer->plan->rank;
-    bool fresh = rank >= folded; /* nothing in the accumulator yet */
 
     for (int distance = core / 2; distance > 0; distance /= 2, step++) {
         int partner = rank ^ distance;
-        bool first = distance == core / 2, raw = first && partner >= folded;
+        bool first = distance == core / 2, fresh = first && rank >= folded, raw = first && partner >= folded;
         struct move give = range_of(partner, distance), keep = range_of(rank, distance);
 
-        give.bits = first && fresh ? MOVE_SEND_IN : MOVE_SEND_ACC;
-        give.to = partner;
-        give.to_step = step;
-        plan_writer_add(writer, give);
-        keep.bits =
-            (uint16_t)(MOVE_RECV_ACC | (raw ? MOVE_RAW : 0) | (first && fresh ? MOVE_LOAD | MOVE_OWN : 0) |
-                       (distance == 1 ? MOVE_STORE : 0));
-        keep.from = partner;
-        keep.from_step = step;
-        plan_writer_add(writer, keep);
+        give.bits = fresh ? MOVE_SEND_IN : MOVE_SEND_ACC;
+        keep.bits = MOVE_RECV_ACC | (raw ? MOVE_RAW : 0) | (fresh ? MOVE_LOAD | MOVE_OWN : 0) |
+                    (distance == 1 ? MOVE_STORE : 0);
+        exchange(writer, partner, step, give, keep);
     }
 }
 
 /* `own`: the bits with which our own part is sent in the first round. */
-static void redouble(struct plan_writer *writer, int core, unsigned own, uint32_t step)
+static void redouble(struct plan_writer *writer, int core, uint32_t own, uint32_t step)
 {
     int rank = writer->plan->rank;
 
@@ -131,86 +121,73 @@ static void redouble(struct plan_writer *writer, int core, unsigned own, uint32_
         int partner = rank ^ distance;
         struct move give = range_of(rank, distance), get = range_of(partner, distance);
 
-        give.bits = (uint16_t)(distance == 1 ? own : MOVE_SEND_OUT);
-        give.to = partner;
-        give.to_step = step;
-        plan_writer_add(writer, give);
+        give.bits = distance == 1 ? own : MOVE_SEND_OUT;
         get.bits = MOVE_RECV_OUT;
-        get.from = partner;
-        get.from_step = step;
-        plan_writer_add(writer, get);
+        exchange(writer, partner, step, give, get);
     }
 }
 
-static void write_all_reduce(struct plan_writer *writer, const struct plan_call *call)
+static void write_all_reduce(const struct plan_call *call, struct plan_writer *writer)
 {
     int core = core_size(call->size), folded = call->size - core, rank = call->rank;
     uint32_t rounds = (uint32_t)log2_floor(call->size), end = 1 + 2 * rounds;
-    struct move all = {.parts = (uint32_t)core};
+    int partner = rank >= core ? rank - core : rank + core;
+    struct move all = {.parts = (uint32_t)core, .from = partner, .to = partner};
 
     if (rank >= core) {
         all.bits = MOVE_SEND_IN;
-        all.to = rank - core;
         plan_writer_add(writer, all);
         all.bits = MOVE_RECV_OUT;
-        all.from = rank - core;
         all.from_step = end;
         plan_writer_add(writer, all);
         return;
     }
     if (rank < folded) {
         all.bits = MOVE_RECV_ACC | MOVE_RAW | MOVE_LOAD | MOVE_OWN;
-        all.from = rank + core;
         plan_writer_add(writer, all);
     }
     halve(writer, core, folded, 1);
     redouble(writer, core, MOVE_SEND_OUT, 1 + rounds);
     if (rank < folded) {
         all.bits = MOVE_SEND_OUT;
-        all.to = rank + core;
         all.to_step = end;
         plan_writer_add(writer, all);
     }
 }
 
-static void write_barrier(struct plan_writer *writer, const struct plan_call *call)
+static void write_barrier(const struct plan_call *call, struct plan_writer *writer)
 {
+    int rank = call->rank, size = call->size;
     uint32_t step = 0;
 
-    for (int distance = 1; distance < call->size; distance *= 2, step++) {
-        plan_writer_add(
-            writer,
-            (struct move){.bits = MOVE_SEND_IN, .to = (call->rank + distance) % call->size, .to_step = step});
-        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT,
-                                              .from = (call->rank - distance + call->size) % call->size,
-                                              .from_step = step});
+    for (int distance = 1; distance < size; distance *= 2, step++) {
+        plan_writer_send(writer, MOVE_SEND_IN, (rank + distance) % size, step, 0);
+        plan_writer_recv(writer, MOVE_RECV_OUT, (rank - distance + size) % size, step, 0);
     }
 }
 
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     bool alone = call->size == 1;
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
         if (alone)
-            plan_writer_add(&writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
+            plan_writer_add(writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
         else if (call->kind == PLAN_ALL_REDUCE)
-            write_all_reduce(&writer, call);
+            write_all_reduce(call, writer);
         else
-            halve(&writer, call->size, 0, 0);
+            halve(writer, call->size, 0, 0);
         break;
     case PLAN_ALL_GATHER:
         if (alone)
-            plan_writer_add(&writer, (struct move){.bits = MOVE_COPY});
-        redouble(&writer, call->size, MOVE_COPY | MOVE_SEND_IN, 0);
+            plan_writer_add(writer, (struct move){.bits = MOVE_COPY});
+        redouble(writer, call->size, MOVE_COPY | MOVE_SEND_IN, 0);
         break;
     default:
-        write_barrier(&writer, call);
+        write_barrier(call, writer);
     }
-    return writer.status;
 }
 
 /* ---- price ---- */
@@ -235,32 +212,24 @@ static void bill_round(struct bill *bill, const struct link_cost *cost, double b
     bill->work += cost->gamma_s * combined;
 }
 
-static double barrier_price(const struct fares *fares)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    return log2_ceil(fares->call->size) * price_hop(fare_pace(fares), 0);
-}
-
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
-{
-    struct fares fares = fares_of(call, inside, across);
+    const struct plan_call *call = fares->call;
     struct bill bill = {0, 0, 0};
-    struct plan_shape cut;
     int core = core_size(call->size);
 
     if (call->kind == PLAN_BARRIER)
-        return barrier_price(&fares);
-    plan_shape_of(call, &planner_halving, &cut);
-    double count = (double)cut.lane_count * (call->kind == PLAN_ALL_REDUCE ? 1 : (double)call->size);
+        return log2_ceil(call->size) * price_hop(fare_pace(fares), 0);
+    double count = (double)shape->lane_count * (call->kind == PLAN_ALL_REDUCE ? 1 : (double)call->size);
     double raw = count * call->raw_len, acc = count * call->acc_len, folded_turn = 0;
     if (core < call->size) {
-        const struct link_cost *cost = round_fare(&fares, core, core);
+        const struct link_cost *cost = round_fare(fares, core, core);
         bill_round(&bill, cost, raw, acc);
         bill_round(&bill, cost, raw, 0);
         folded_turn = price_port(cost, raw); /* a port takes one of the two and sends the other */
     }
     for (int distance = core / 2; distance > 0; distance /= 2) {
-        const struct link_cost *cost = round_fare(&fares, core, distance);
+        const struct link_cost *cost = round_fare(fares, core, distance);
         double share = (double)distance / core;
         bool bare = distance == core / 2 && core == call->size;
         if (call->kind != PLAN_ALL_GATHER)
@@ -268,14 +237,13 @@ static double price(const struct plan_call *call, const struct link_cost *inside
         if (call->kind != PLAN_REDUCE_SCATTER)
             bill_round(&bill, cost, share * raw, 0);
     }
-    double turn = bill.turn - folded_turn;
-    return price_lanes(&cut, bill.chain, turn > bill.work ? turn : bill.work, bill.chain);
+    return price_lanes(shape, bill.chain, longer(bill.turn - folded_turn, bill.work), bill.chain);
 }
 
 const struct planner planner_halving = {
-    .algo = HEARTH_ALGO_HALVING,
-    .about = "half as much to a partner twice as near, then back: fewest bytes, O(log N) hops",
-    .can = can,
+    .kinds = KIND_BIT(PLAN_ALL_GATHER) | KIND_BIT(PLAN_BARRIER),
+    .any_order = KIND_BIT(PLAN_ALL_REDUCE) | KIND_BIT(PLAN_REDUCE_SCATTER),
+    .fits = fits,
     .shape = shape,
     .write = write,
     .price = price,

@@ -34,11 +34,6 @@
 
 #include <assert.h>
 
-static bool can(const struct plan_call *call)
-{
-    return call->kind == PLAN_ALL_REDUCE && (!call->rank_order || call->size == 1);
-}
-
 /* ---- who is where ---- */
 
 static int host_of(const struct plan_call *call, int rank)
@@ -88,7 +83,6 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 
     if (is_large(call, hosts))
         shape->parts = (uint32_t)hosts;
-    shape->acc_parts = 1;
     shape->sums_travel = call->size > 2 || hosts > 1;
 }
 
@@ -148,7 +142,7 @@ static void alight(struct plan_writer *writer, const struct team *host, const st
         struct move move = {.bits = MOVE_SEND_OUT, .part = (uint32_t)((own - i + hosts) % hosts)};
         if (i > 0 && host->place == 0) {
             struct move on = move;
-            on.bits = (uint16_t)(MOVE_RECV_OUT | (i < hosts - 1 ? MOVE_SEND_OUT : 0));
+            on.bits = MOVE_RECV_OUT | (i < hosts - 1 ? MOVE_SEND_OUT : 0);
             on.from = team_rank(leaders, (own + hosts - 1) % hosts);
             on.from_step = step - stride;
             on.to = team_rank(leaders, (own + 1) % hosts);
@@ -168,80 +162,67 @@ static void swap_sums(struct plan_writer *writer, const struct team *leaders, ui
 
     if (own >= core) {
         int partner = team_rank(leaders, own - core);
-        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
-        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT, .from = partner, .from_step = end});
+        plan_writer_send(writer, MOVE_SEND_ACC, partner, step, 0);
+        plan_writer_recv(writer, MOVE_RECV_OUT, partner, end, 0);
         return;
     }
     if (own < folded)
-        plan_writer_add(
-            writer,
-            (struct move){.bits = MOVE_RECV_ACC, .from = team_rank(leaders, own + core), .from_step = step});
+        plan_writer_recv(writer, MOVE_RECV_ACC, team_rank(leaders, own + core), step, 0);
     for (int distance = 1; distance < core; distance *= 2) {
         int partner = team_rank(leaders, own ^ distance);
+        uint32_t store = distance * 2 == core ? MOVE_STORE : 0;
         step++;
-        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
-        plan_writer_add(
-            writer, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | (distance * 2 == core ? MOVE_STORE : 0)),
-                                  .from = partner,
-                                  .from_step = step});
+        plan_writer_send(writer, MOVE_SEND_ACC, partner, step, 0);
+        plan_writer_recv(writer, MOVE_RECV_ACC | store, partner, step, 0);
     }
     if (own < folded)
-        plan_writer_add(
-            writer,
-            (struct move){.bits = MOVE_SEND_OUT, .to = team_rank(leaders, own + core), .to_step = end});
+        plan_writer_send(writer, MOVE_SEND_OUT, team_rank(leaders, own + core), end, 0);
 }
 
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     struct layout layout = layout_of(call);
     struct team host, leaders;
-    int *ranks = heap_alloc_raw(heap, 2 * (size_t)call->size, sizeof *ranks);
+    int *ranks = heap_alloc_raw(writer->heap, 2 * (size_t)call->size, sizeof *ranks);
 
-    if (!ranks)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
+    if (!ranks) {
+        writer->status = error_set(writer->error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
+        return;
+    }
     teams_find(call, ranks, &host, &leaders);
     assert(leaders.size == layout.hosts);
     if (is_large(call, leaders.size)) {
-        board(&writer, &host, &leaders, layout.depth);
-        alight(&writer, &host, &leaders, layout.depth);
+        board(writer, &host, &leaders, layout.depth);
+        alight(writer, &host, &leaders, layout.depth);
     } else {
         struct move own = {.bits = MOVE_LOAD | MOVE_OWN}, end = {.bits = leaders.size == 1 ? MOVE_STORE : 0};
         uint32_t step = (uint32_t)layout.depth;
-        tree_up(&writer, &host, own, end, 0, layout.depth);
+        tree_up(writer, &host, own, end, 0, layout.depth);
         if (host.place == 0 && leaders.size > 1)
-            swap_sums(&writer, &leaders, step);
-        tree_down(&writer, &host, (struct move){.bits = MOVE_SEND_OUT},
+            swap_sums(writer, &leaders, step);
+        tree_down(writer, &host, (struct move){.bits = MOVE_SEND_OUT},
                   step + 2 + (uint32_t)log2_floor(leaders.size));
     }
     heap_free(ranks);
-    return writer.status;
 }
 
 /* ---- price ---- */
 
-static double longer(double a, double b)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    return a > b ? a : b;
-}
-
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
-{
+    const struct plan_call *call = fares->call;
+    const struct link_cost *inside = fares->inside, *across = fares->across;
     struct layout layout = layout_of(call);
-    struct plan_shape cut;
-
-    plan_shape_of(call, &planner_hierarchical, &cut);
-    double hosts = layout.hosts, depth = layout.depth, lanes = (double)cut.lanes;
-    double count = (double)cut.lane_count / cut.parts, raw = count * call->raw_len,
+    double hosts = layout.hosts, depth = layout.depth, lanes = (double)shape->lanes;
+    double count = (double)shape->lane_count / shape->parts, raw = count * call->raw_len,
            acc = count * call->acc_len;
     double work = inside->gamma_s * acc, down = depth * price_port(inside, raw);
     double chain = depth * (price_hop(inside, acc) + work + price_hop(inside, raw));
 
-    if (cut.lanes == 0)
+    if (shape->lanes == 0)
         return 0;
     if (is_large(call, layout.hosts)) {
-        double block = (double)cut.window;
+        double block = (double)shape->window;
         double sum = longer(block * longer(price_port(across, acc), (1 + depth) * work),
                             price_hop(across, acc) + (1 + depth) * work);
         double part = longer(block * (price_port(across, raw) + down), price_hop(across, raw));
@@ -251,13 +232,12 @@ static double price(const struct plan_call *call, const struct link_cost *inside
     bool folds = !is_power_of_two(layout.hosts);
     chain += (rounds + folds) * (price_hop(across, acc) + work) + folds * price_hop(across, raw);
     double turn = down + (rounds + folds) * price_port(across, acc);
-    return price_lanes(&cut, chain, longer(turn, (depth + rounds + folds) * work), chain);
+    return price_lanes(shape, chain, longer(turn, (depth + rounds + folds) * work), chain);
 }
 
 const struct planner planner_hierarchical = {
-    .algo = HEARTH_ALGO_HIERARCHICAL,
-    .about = "inside each host first, then between the hosts",
-    .can = can,
+    .any_order = KIND_BIT(PLAN_ALL_REDUCE),
+    .fits = fits_always,
     .shape = shape,
     .write = write,
     .price = price,

@@ -5,6 +5,9 @@
 
 #include "collective/state.h"
 
+#define PING_NS  (1 * NS_PER_S)    /* how often a peer is asked whether it lives */
+#define DOUBT_NS (500 * NS_PER_MS) /* of silence from a peer that others know to be gone */
+
 bool status_is_loss(int status)
 {
     return status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN || status == HEARTH_VIEW_CHANGED;
@@ -53,7 +56,16 @@ static bool op_needs(const struct op *op, int rank)
     return op_expects(op, rank) || (out >= 0 && outflow_lacks(op, (uint32_t)out));
 }
 
-/* Whether a frame of the operation was coming in when the connection ended. */
+/* A peer that has ended: lost, or left after its part. */
+struct departure {
+    const struct peer *peer;
+    int blamed; /* rank in the cluster: the peer, or the one whose loss made it go */
+    bool left;
+    enum hearth_reason reason;
+    const char *how;
+};
+
+/* Whether frames of the operation were coming in when the connection ended. */
 static bool op_torn(const struct op *op, const struct peer *peer)
 {
     for (int i = 0; i < LINK_PIPES_MAX; i++)
@@ -62,43 +74,63 @@ static bool op_torn(const struct op *op, const struct peer *peer)
     return false;
 }
 
+/* A member that has left says no more: neither what it has not sent nor a verdict will come, nor why it took
+ * back what it had lent: it has closed in the middle of the operation. */
+static bool op_misses(const struct op *op, int rank)
+{
+    return op_needs(op, rank) || (op->disputed && rank == ARBITER) || op->spoiled || !op_loans_good(op, rank);
+}
+
+/* Of a lost one: what is disputed cannot end well, and its verdict may have been lost. */
+static bool op_fails(const struct op *op, const struct departure *d, int rank)
+{
+    if (d->left)
+        return op_misses(op, rank);
+    return op_torn(op, d->peer) || op->disputed || op->spoiled || op_needs(op, rank);
+}
+
 /* The operation cannot end well: `blamed` is the member that is gone, or whose loss made that one go. */
 static void op_bereave(struct op *op, int blamed, enum hearth_reason reason, const char *how)
 {
-    char name[160];
     struct error ours, theirs;
-    op_describe(op, name, sizeof name);
-    error_because(&ours, reason, op->group->engine->loss, blamed, "%s: rank %d %s", name, blamed, how);
+    error_because(&ours, reason, op->group->engine->loss, blamed, "%s: rank %d %s", op_name(op).s, blamed,
+                  how);
     theirs = ours;
     if (reason == HEARTH_REASON_PEER_LEFT) /* for them it may have done what they are at */
         theirs.status = HEARTH_CLOSED;
     op_abort(op, &ours, &theirs);
 }
 
-/* ---- lost ---- */
-
-static void group_lost(struct group *group, const struct peer *peer, int blamed, const struct error *why)
+static void group_departed(struct group *group, const struct departure *d)
 {
     struct engine *engine = group->engine;
     struct list *item, *after;
-    int rank = group->rank_of[peer->link.rank];
-    char how[ERROR_TEXT_MAX];
-    snprintf(how, sizeof how, "is lost: %.300s", why->text);
-    if (group->broken.status == HEARTH_OK)
-        error_because(&group->broken, why->reason, engine->loss, blamed, "rank %d %s", blamed, how);
+    int rank = group->rank_of[d->peer->link.rank], cause = group->rank_of[d->blamed];
+    if (rank == RANK_NONE)
+        return;
+    cause = cause != RANK_NONE ? cause : rank;
+    if (!d->left && group->broken.status == HEARTH_OK)
+        error_because(&group->broken, d->reason, engine->loss, cause, "rank %d %s", cause, d->how);
     disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
-        /* What is disputed cannot end well, and its verdict may have been lost. */
-        if (op->group != group ||
-            (!op_torn(op, peer) && !op->disputed && !op->spoiled && !op_needs(op, rank)))
+        if (op->group != group || !op_fails(op, d, rank))
             continue;
-        op_bereave(op, blamed, why->reason, how);
+        op_bereave(op, cause, d->reason, d->how);
         after = engine->active.next; /* the end of one may have ended others */
     }
 }
 
-void engine_first_lost(struct engine *engine, int world_rank, enum hearth_reason reason)
+static void groups_departed(struct engine *engine, const struct departure *d)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &engine->groups)
+        group_departed(container_of(item, struct group, item), d);
+}
+
+/* ---- lost ---- */
+
+static void first_lost(struct engine *engine, int world_rank, enum hearth_reason reason)
 {
     if (engine->first_lost != RANK_NONE)
         return;
@@ -106,75 +138,78 @@ void engine_first_lost(struct engine *engine, int world_rank, enum hearth_reason
     engine->first_lost_reason = reason;
 }
 
-static void drop_early(struct peer *peer)
+void group_lost_elsewhere(struct group *group, const struct error *why)
+{
+    if (group->broken.status == HEARTH_OK)
+        group->broken = *why;
+    if (why->rank >= 0 && why->rank < group->view.size)
+        first_lost(group->engine, group->members[why->rank], why->reason);
+}
+
+static void drop_incoming(struct peer *peer)
 {
     while (!list_empty(&peer->early))
         slot_put(container_of(peer->early.next, struct slot, item));
     peer->early_bytes = 0;
+    memset(peer->incoming, 0, sizeof peer->incoming);
 }
 
-void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const struct error *why)
+/* Its groups are broken, operations that need it fail. */
+static void peer_lost(struct peer *peer, int blamed, const struct error *why)
 {
-    struct list *item, *after;
-    struct peer *peer = &engine->peers[world_rank];
+    struct engine *engine = peer->engine;
+    struct list *note;
+    char how[ERROR_TEXT_MAX];
+    snprintf(how, sizeof how, "is lost: %.300s", why->text);
     log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LOST", "rank %d of the cluster is lost: %s",
-              world_rank, why->text);
+              peer->link.rank, why->text);
     peer->lost = true;
-    engine_first_lost(engine, blamed, why->reason);
-    drop_early(peer);
-    while (!list_empty(&peer->notes)) {
-        struct list *note = peer->notes.next;
-        list_remove(note);
+    first_lost(engine, blamed, why->reason);
+    while ((note = list_pop(&peer->notes)))
         list_push(&engine->free_notes, note);
-    }
     peer->note_count = 0;
-    LIST_EACH (item, after, &engine->groups) {
-        struct group *group = container_of(item, struct group, item);
-        int rank = group->rank_of[world_rank], cause = group->rank_of[blamed];
-        if (rank != RANK_NONE)
-            group_lost(group, peer, cause != RANK_NONE ? cause : rank, why);
-    }
-    memset(peer->incoming, 0, sizeof peer->incoming);
+    groups_departed(engine, &(struct departure){peer, blamed, false, why->reason, how});
+    drop_incoming(peer);
+}
+
+void peer_down(void *arg, struct link *link, const struct error *why)
+{
+    struct peer *peer = arg;
+    if (peer->left)
+        return;
+    atomic_fetch_add_explicit(&peer->engine->metrics->connection_errors, 1, memory_order_relaxed);
+    peer_lost(peer, link->rank, why);
 }
 
 /* ---- left: all that a member did before it left counts ---- */
 
 static const char *const has_left = "has left: it was closed";
 
-/* It says no more: neither what it has not sent nor a verdict will come, nor why it took back what it had
- * lent: it has closed in the middle of the operation. */
-static bool op_misses(const struct op *op, int rank)
+static void peer_left(struct peer *peer, int blamed)
 {
-    return op_needs(op, rank) || (op->disputed && rank == ARBITER) || op->spoiled || !op_loans_good(op, rank);
-}
-
-static void group_left(struct group *group, int rank, int blamed)
-{
-    struct engine *engine = group->engine;
-    struct list *item, *after;
-    disputes_lost(group, rank);
-    LIST_EACH (item, after, &engine->active) {
-        struct op *op = container_of(item, struct op, item);
-        if (op->group != group || !op_misses(op, rank))
-            continue;
-        op_bereave(op, blamed, HEARTH_REASON_PEER_LEFT, has_left);
-        after = engine->active.next;
-    }
-}
-
-void engine_peer_left(struct engine *engine, int world_rank, int blamed)
-{
-    struct list *item, *after;
-    log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LEFT", "rank %d of the cluster %s", world_rank,
+    struct engine *engine = peer->engine;
+    log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LEFT", "rank %d of the cluster %s", peer->link.rank,
               has_left);
     if (engine->first_left == RANK_NONE)
         engine->first_left = blamed;
-    LIST_EACH (item, after, &engine->groups) {
-        struct group *group = container_of(item, struct group, item);
-        int rank = group->rank_of[world_rank], cause = group->rank_of[blamed];
-        if (rank != RANK_NONE)
-            group_left(group, rank, cause != RANK_NONE ? cause : rank);
+    groups_departed(engine, &(struct departure){peer, blamed, true, HEARTH_REASON_PEER_LEFT, has_left});
+}
+
+/* A peer that closes after another was lost or left says so: failures that follow are blamed on that one. If
+ * that one is us, we were expelled, and must not blame the sender. */
+void peer_bye(struct peer *peer, const struct frame *frame, const uint8_t *payload)
+{
+    struct error why;
+    if (!engine_heard(peer->engine, frame, payload, &why)) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
+        return;
     }
+    int blamed = why.rank >= 0 && why.rank < peer->engine->size ? why.rank : peer->link.rank;
+    peer->left = true;
+    if (why.status == HEARTH_PEER_LOST)
+        peer_lost(peer, blamed, &why);
+    else
+        peer_left(peer, blamed);
 }
 
 void group_left_at(struct group *group, int rank, uint64_t begun)
@@ -197,14 +232,87 @@ void op_check_left(struct op *op)
     }
 }
 
+/* ---- silent ---- */
+
+static uint64_t ping_interval(const struct engine *engine)
+{
+    uint64_t quarter = engine->peer_timeout_ns / 4;
+    return quarter > 0 && quarter < PING_NS ? quarter : PING_NS;
+}
+
+bool engine_watches_peers(const struct engine *engine)
+{
+    return engine->peer_timeout_ns > 0 || engine->doubts;
+}
+
+void peer_watch(struct peer *peer)
+{
+    struct engine *engine = peer->engine;
+    peer->heard_ns = engine->looked_ns = clock_now(engine->clock);
+    engine->ping_ns = engine->looked_ns + ping_interval(engine);
+}
+
+static void peer_silent(struct peer *peer, uint64_t now)
+{
+    char what[80];
+    snprintf(what, sizeof what, "it has said nothing for %llu ms",
+             (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
+    if (peer->doubt_ns != 0)
+        link_lost(&peer->link, HEARTH_REASON_PEER_REMOVED, "it is gone from the group");
+    else
+        link_lost(&peer->link, HEARTH_REASON_PEER_SILENT, what);
+}
+
+/* When it is lost if no more is heard of it. A peer that has never spoken may still be joining others, which
+ * takes long where there are many; if it died, its connections tell. */
+static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
+{
+    uint64_t timeout = engine->peer_timeout_ns, end = timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
+    if (peer->doubt_ns == 0)
+        return peer->heard == 0 && end < engine->opening_ns ? engine->opening_ns : end;
+    uint64_t soon = peer->heard_ns + DOUBT_NS, last = timeout > 0 ? peer->doubt_ns + timeout : NEVER_NS;
+    end = soon < end ? soon : end;
+    return last < end ? last : end;
+}
+
+/* Any byte from a peer shows that it lives. Every second each is asked; a peer that is silent for
+ * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), no peer is to blame. */
+bool engine_check_peers(struct engine *engine, uint64_t now)
+{
+    uint64_t interval = ping_interval(engine);
+    if (!engine_watches_peers(engine))
+        return false;
+    bool pings = engine->peer_timeout_ns > 0;
+    bool frozen = now - engine->looked_ns > interval + engine->peer_timeout_ns / 2;
+    engine->looked_ns = now;
+    if (now < engine->ping_ns && !frozen)
+        return false;
+    engine->ping_ns = now + interval;
+    for (int i = 0; i < engine->size; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (!peer->joined || !link_up(&peer->link))
+            continue;
+        uint64_t heard = link_heard(&peer->link);
+        if (frozen || heard != peer->heard)
+            peer->heard_ns = now;
+        peer->heard = heard;
+        uint64_t end = silence_ends(engine, peer);
+        if (now >= end)
+            peer_silent(peer, now);
+        else if (pings && peer->doubt_ns == 0) /* of one in doubt, answers mean nothing */
+            link_send_control(&peer->link, &(struct frame){.kind = FRAME_PING}, NULL);
+        if (end > now && end < engine->ping_ns)
+            engine->ping_ns = end;
+    }
+    return true;
+}
+
 /* ---- the view ---- */
 
 static void end_changed(struct op *op, const char *why)
 {
-    char name[160];
     struct error error;
-    op_describe(op, name, sizeof name);
-    error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s: %s", name, why);
+    error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s: %s", op_name(op).s, why);
     op_abort(op, &error, &error);
 }
 
@@ -287,31 +395,26 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
     return true;
 }
 
-/* The others find out by our goodbye, each for itself: who needs us tells those who do not. */
+/* The others learn it from our goodbye: members that need us tell those that do not. */
 static void end_all(struct engine *engine)
 {
     while (!list_empty(&engine->active)) {
         struct op *op = container_of(engine->active.next, struct op, item);
-        char name[160];
         struct error why;
-        op_describe(op, name, sizeof name);
-        error_set(&why, HEARTH_CLOSED, op->group->rank, "%s: the node was closed", name);
+        error_set(&why, HEARTH_CLOSED, op->group->rank, "%s: the node was closed", op_name(op).s);
         if (!op->group->outer)
             op->group->begun--; /* we take no part in it */
         op_end(op, &why);
     }
 }
 
-/* How far we have come, or another that left before us, so that nobody waits for us in what comes after it.
- * Who is not told, since so much else waits to be said, finds out by what it misses. */
+/* Tells how far we have come, or another that left before us, so that nobody waits for us in later
+ * operations. A peer with a long queue is not told: it finds out by what it misses. */
 static void group_leave(struct group *group)
 {
     bool other = group->left_at < group->begun;
-    struct frame frame = {.kind = FRAME_LEAVE,
-                          .group = group->view.group,
-                          .epoch = group->view.epoch,
-                          .lane = (uint32_t)(other ? group->left_rank : group->rank),
-                          .sequence = other ? group->left_at : group->begun};
+    struct frame frame = group_frame(group, FRAME_LEAVE, 0, other ? group->left_at : group->begun);
+    frame.lane = (uint32_t)(other ? group->left_rank : group->rank);
     for (int i = 0; i < group->view.size; i++) {
         struct link *link = i != group->rank ? engine_link(group, i) : NULL;
         if (link && link->control_count < LINK_CONTROL_QUEUE / 2)
@@ -333,8 +436,7 @@ void engine_part(struct engine *engine)
     end_all(engine);
     LIST_EACH (item, after, &engine->groups) {
         struct group *group = container_of(item, struct group, item);
-        if (group->outer ==
-            NULL) /* parts are not counted: who needs one of ours finds out by what it misses */
+        if (!group->outer) /* parts are not counted: a member that needs one of ours misses it */
             group_leave(group);
     }
     for (int i = 0; i < engine->size; i++) {
@@ -342,8 +444,7 @@ void engine_part(struct engine *engine)
         if (!peer->joined)
             continue;
         link_part(&peer->link, &bye);
-        drop_early(peer);
-        memset(peer->incoming, 0, sizeof peer->incoming);
+        drop_incoming(peer);
     }
 }
 

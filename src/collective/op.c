@@ -9,17 +9,20 @@
 
 #define FAR_BYTES (16u << 20) /* half of what a large cache holds */
 
-void op_describe(const struct op *op, char *text, size_t size)
+struct op_name op_name(const struct op *op)
 {
-    const char *name = plan_kind_name(op->program->plan.kind);
+    struct op_name name;
+    char part_text[40] = "";
+    uint64_t sequence = op->sequence;
     if (op->group->outer) {
-        struct part part = part_of_sequence(op->sequence);
-        snprintf(text, size, "%s %u.%u of #%llu%s on rank %d of %d", name, part.track, part.index,
-                 (unsigned long long)part.call, tag_text(op->tag).s, op->group->rank, op->group->view.size);
-        return;
+        struct part part = part_of_sequence(sequence);
+        snprintf(part_text, sizeof part_text, "%u.%u of ", part.track, part.index);
+        sequence = part.call;
     }
-    snprintf(text, size, "%s #%llu%s on rank %d of %d", name, (unsigned long long)op->sequence,
-             tag_text(op->tag).s, op->group->rank, op->group->view.size);
+    snprintf(name.s, sizeof name.s, "%s %s#%llu%s on rank %d of %d", plan_kind_name(op->program->plan.kind),
+             part_text, (unsigned long long)sequence, tag_text(op->tag).s, op->group->rank,
+             op->group->view.size);
+    return name;
 }
 
 /* The lane that began first and has not ended: the others wait for it sooner or later. */
@@ -52,16 +55,8 @@ int op_waits_for(const struct op *op)
 /* Something of the operation has come from that rank: so it takes part, and waits for others itself. */
 static bool has_begun(const struct op *op, int rank)
 {
-    const struct program *program = op->program;
-    for (uint32_t i = 0; i < program->in_count; i++) {
-        const struct inflow *in = &op->in[i];
-        if (program->in[i].peer == rank && in->heard)
-            return true;
-    }
-    for (uint32_t i = 0; i < program->out_count; i++)
-        if (program->out[i].peer == rank && op->out[i].granted)
-            return true;
-    return false;
+    int32_t in = op->program->in_of[rank], out = op->program->out_of[rank];
+    return (in >= 0 && op->in[in].heard) || (out >= 0 && op->out[out].granted);
 }
 
 int op_lacks(const struct op *op)
@@ -119,17 +114,12 @@ static struct op *op_alloc(struct heap *heap, const struct program *program)
 /* An operation that fits the program, clean. */
 static struct op *op_take(struct heap *heap, struct program *program)
 {
-    struct op *op;
-    if (list_empty(&program->idle)) {
-        op = op_alloc(heap, program);
-        if (!op)
-            return NULL;
-    } else {
-        op = container_of(program->idle.prev, struct op, item);
-        list_remove(&op->item);
-    }
-    struct op clean = {.lanes = op->lanes, .ready = op->ready, .in = op->in, .out = op->out};
-    *op = clean;
+    struct list *idle = program->idle.prev;
+    struct op *op = idle == &program->idle ? op_alloc(heap, program) : container_of(idle, struct op, item);
+    if (!op)
+        return NULL;
+    list_remove(&op->item);
+    *op = (struct op){.lanes = op->lanes, .ready = op->ready, .in = op->in, .out = op->out};
     list_init(&op->item);
     list_init(&op->bucket);
     memset(op->lanes, 0, (size_t)program->plan.window * sizeof *op->lanes);
@@ -171,9 +161,12 @@ static void let_go(struct op *op, bool failed)
         }
     }
     for (uint32_t i = 0; i < op->program->in_count; i++) {
-        int world = op->group->members[op->program->in[i].peer];
-        while (!list_empty(&op->in[i].early))
-            slot_release(engine, world, container_of(op->in[i].early.next, struct slot, item));
+        struct link *link = &engine->peers[op->group->members[op->program->in[i].peer]].link;
+        while (!list_empty(&op->in[i].early)) {
+            struct slot *slot = container_of(op->in[i].early.next, struct slot, item);
+            slot_credit(link, slot);
+            slot_put(slot);
+        }
     }
     for (uint64_t i = 0; i < op->program->plan.window && op->program->plan.lanes > 0; i++) {
         slot_put(op->lanes[i].frame);
@@ -221,6 +214,20 @@ void op_end(struct op *op, const struct error *why)
     op_give_back(op);
 }
 
+void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence, const struct error *error)
+{
+    uint8_t payload[FRAME_CONTROL_MAX];
+    struct error told = *error;
+    if (told.origin == RANK_NONE && !group->view.inner)
+        told.origin = group->engine->rank;
+    struct frame frame = group_frame(group, kind, tag, sequence);
+    frame.total = error->status == HEARTH_CLOSED ? group->left_at : 0;
+    frame.length = (uint32_t)error_encode(&told, payload, sizeof payload);
+    for (int i = 0; i < group->view.size; i++)
+        if (i != group->rank)
+            group_send(group, i, &frame, payload);
+}
+
 void op_abort(struct op *op, const struct error *ours, const struct error *theirs)
 {
     struct group *group = op->group;
@@ -231,12 +238,11 @@ void op_abort(struct op *op, const struct error *ours, const struct error *their
 
 void op_out_of_memory(struct op *op)
 {
-    char name[160];
     struct error ours, theirs;
-    op_describe(op, name, sizeof name);
-    error_set(&ours, HEARTH_NO_MEMORY, op->group->rank, "%s: no memory for a frame or an accumulator", name);
+    error_set(&ours, HEARTH_NO_MEMORY, op->group->rank, "%s: no memory for a frame or an accumulator",
+              op_name(op).s);
     error_because(&theirs, HEARTH_REASON_NO_MEMORY, HEARTH_ABORTED, op->group->rank,
-                  "%s: it ran out of memory", name);
+                  "%s: it ran out of memory", op_name(op).s);
     op_abort(op, &ours, &theirs);
 }
 
@@ -245,10 +251,8 @@ void completion_abort(struct completion *completion, const struct error *why)
     struct op *op = completion->op;
     if (completion->ended || !op)
         return;
-    char name[160];
     struct error ours;
-    op_describe(op, name, sizeof name);
-    error_set(&ours, HEARTH_CANCELLED, op->group->rank, "%s: cancelled", name);
+    error_set(&ours, HEARTH_CANCELLED, op->group->rank, "%s: cancelled", op_name(op).s);
     op_abort(op, &ours, why);
 }
 
@@ -257,11 +261,9 @@ void completion_cancel(struct completion *completion)
     struct op *op = completion->op;
     if (completion->ended || !op)
         return;
-    char name[160];
     struct error theirs;
-    op_describe(op, name, sizeof name);
     error_because(&theirs, HEARTH_REASON_CANCELLED, HEARTH_ABORTED, op->group->rank, "%s: cancelled there",
-                  name);
+                  op_name(op).s);
     completion_abort(completion, &theirs);
 }
 
@@ -393,20 +395,21 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
 
 static void op_start(struct op *op)
 {
-    struct error why;
+    struct retired *retired = group_retired(op->group, op->tag, op->sequence);
     op->state = OP_RUNNING;
-    if (group_retired(op->group, op->tag, op->sequence, &why)) {
-        group_unretire(op->group, op->tag, op->sequence);
+    if (retired) {
+        struct error why = retired->why;
+        group_unretire(op->group, retired);
         op->judged = why.status == HEARTH_MISMATCH;
         op_end(op, &why);
         return;
     }
     lanes_start(op);
     flows_start(op);
-    if (op->state != OP_RUNNING) /* over what had come before: the rest of that goes too */
-        engine_drop_waiting(op->group, op->tag, op->sequence);
     if (op->state == OP_RUNNING)
         op_check_left(op);
+    else /* over what had come before: the rest of that goes too */
+        engine_drop_waiting(op->group, op->tag, op->sequence);
     if (op->state == OP_RUNNING)
         op_run(op);
 }

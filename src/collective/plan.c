@@ -27,7 +27,6 @@
 __extension__ typedef unsigned __int128 u128;
 
 #define BYTES_MAX ((size_t)INT64_MAX)
-#define MOVES_MIN 16u /* room for moves that a plan begins with */
 
 /* ---- names ---- */
 
@@ -166,18 +165,19 @@ static size_t cut_given(const struct plan_call *call, struct plan_shape *shape)
     return scale_up(chunk, longer_len(call), 1);
 }
 
-void plan_shape_of(const struct plan_call *call, const struct planner *planner, struct plan_shape *shape)
+struct plan_shape planner_shape(const struct planner *planner, const struct plan_call *call)
 {
-    *shape = (struct plan_shape){.parts = 1, .frame_parts = 1};
-    planner->shape(call, shape);
-    assert(shape->frame_parts >= 1 && shape->frame_parts <= shape->parts && shape->acc_parts <= shape->parts);
+    struct plan_shape shape = {.parts = 1, .frame_parts = 1, .acc_parts = plan_kind_reduces(call->kind)};
+    planner->shape(call, &shape);
+    assert(shape.frame_parts >= 1 && shape.frame_parts <= shape.parts && shape.acc_parts <= shape.parts);
 
     bool even = split_of(call->kind) == SPLIT_EVEN;
-    size_t held = even ? cut_even(call, shape) : cut_given(call, shape);
+    size_t held = even ? cut_even(call, &shape) : cut_given(call, &shape);
     size_t window = held > 0 ? call->window_bytes / held : 1;
-    shape->window = window < 1 ? 1 : window > shape->lanes ? shape->lanes : window;
-    if (shape->window == 0) /* no lanes; a divisor all the same */
-        shape->window = 1;
+    shape.window = window > shape.lanes ? shape.lanes : window;
+    if (shape.window < 1) /* also without lanes: it is a divisor */
+        shape.window = 1;
+    return shape;
 }
 
 /* ---- ranges ---- */
@@ -330,23 +330,6 @@ int plan_check(const struct plan_call *call, struct error *error)
 
 /* ---- writing ---- */
 
-int plan_add(struct plan *plan, struct heap *heap, struct error *error, struct move move)
-{
-    uint32_t count = plan->move_count;
-
-    if (count == 0 || (count >= MOVES_MIN && (count & (count - 1)) == 0)) { /* full: room doubles */
-        struct move *moves = heap_alloc_raw(heap, count == 0 ? MOVES_MIN : (size_t)count * 2, sizeof *moves);
-        if (!moves)
-            return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
-        if (count > 0)
-            memcpy(moves, plan->moves, count * sizeof *moves);
-        heap_free(plan->moves);
-        plan->moves = moves;
-    }
-    plan->moves[plan->move_count++] = move;
-    return HEARTH_OK;
-}
-
 static int given_fill(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
 {
     size_t size = (size_t)call->size, in = 0, out = 0;
@@ -377,11 +360,10 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     if (!planner)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: no algorithm is chosen",
                          kind_names[call->kind]);
-    if (!planner->can(call))
+    if (!planner_can(planner, call))
         return call_refuse(call, call->algo, error);
 
-    struct plan_shape shape;
-    plan_shape_of(call, planner, &shape);
+    struct plan_shape shape = planner_shape(planner, call);
     *plan = (struct plan){
         .kind = call->kind,
         .algo = call->algo,
@@ -403,14 +385,14 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
         plan->count = 0;
         status = given_fill(call, heap, plan, error);
     }
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error, .status = status};
     if (status == HEARTH_OK)
-        status = planner->write(call, plan, heap, error);
-    if (status != HEARTH_OK) {
+        planner->write(call, &writer);
+    if (writer.status == HEARTH_OK)
+        sizes_fill(plan);
+    else
         plan_fini(plan);
-        return status;
-    }
-    sizes_fill(plan);
-    return HEARTH_OK;
+    return writer.status;
 }
 
 void plan_fini(struct plan *plan)

@@ -14,12 +14,10 @@
  *   no two moves have the same one. The sender sends in this order, the receiver takes in this order.
  *
  *   memory. A lane has one accumulator. A LOAD lays the move's range down in it; until the next LOAD all
- *   moves stay inside that range, each at its distance from the start, and every move that combines stays
- *   inside the range of the one before (so one sum of weights holds for all that is still of use). A
- *   SEND_ACC lends its range until the frame has left: a later move of the lane that changes it waits for
- *   that (LOAD changes all). A frame that comes before its lane is ready for it waits in one of the link's
- *   slots; a plan must not deadlock when every directed link has exactly one (the tests run all plans that
- *   way).
+ *   moves stay inside that range, and every move that combines stays inside the range of the one before (so
+ *   one sum of weights holds for all that is still of use). A SEND_ACC lends its range until the frame has
+ *   left: a later move that changes it waits (LOAD changes all). A frame that comes before its lane is ready
+ *   waits in a slot of the link; a plan must not deadlock with one slot per directed link (the tests do so).
  *
  *   empty pieces are not sent, except where the plan says `sync`. */
 #pragma once
@@ -63,7 +61,7 @@ enum move_bits {
 };
 
 struct move {
-    uint16_t bits;
+    uint32_t bits;               /* enum move_bits */
     int32_t from, to;            /* ranks; RANK_NONE without RECV / SEND */
     uint32_t from_step, to_step; /* canonical order */
     uint32_t part, parts;        /* the range of parts it works on, parts >= 1 */
@@ -144,33 +142,3 @@ bool plan_kind_rooted(enum plan_kind kind);  /* it has a root */
 bool plan_kind_reduces(enum plan_kind kind); /* it combines: it has an operation */
 /* "recv_reduce_copy_send" and so on, into `text`. */
 void move_name(const struct move *move, char *text, size_t size);
-
-/* ---- for planners ---- */
-
-/* What follows from facts that all members share, whoever looks: how a buffer is cut. The planner says the
- * first four (it finds 1, 1, 0, false), plan.c the rest. */
-struct plan_shape {
-    uint32_t parts;       /* of a lane (EVEN); GIVEN: always the number of members */
-    uint32_t frame_parts; /* the largest range that any member sends in one frame */
-    uint32_t acc_parts;   /* the largest range that any member's accumulator holds; 0: none has one */
-    bool sums_travel;     /* some frames hold accumulators */
-    uint64_t lanes, window;
-    size_t lane_count; /* elements: of the largest lane (EVEN), of the largest part's first piece (GIVEN) */
-};
-
-/* One algorithm. `write` appends moves with plan_add; plan.c has filled in all the rest that does not
- * depend on them. */
-struct planner {
-    enum hearth_algo algo;
-    const char *about;
-    bool (*can)(const struct plan_call *call);
-    void (*shape)(const struct plan_call *call, struct plan_shape *shape);
-    int (*write)(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error);
-    /* Seconds, by closed form; see select.h. */
-    double (*price)(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across);
-};
-const struct planner *planner_of(enum hearth_algo algo); /* NULL: HEARTH_ALGO_AUTO or unknown */
-/* How this planner would cut the call's buffer. */
-void plan_shape_of(const struct plan_call *call, const struct planner *planner, struct plan_shape *shape);
-int MUST_CHECK plan_add(struct plan *plan, struct heap *heap, struct error *error, struct move move);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the planners share: the list of them, the pen, teams, words for prices. */
+/* What the planners share: the list of them, the writer of moves, teams, prices. */
 #include "collective/planners.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#define MOVES_MIN 16u /* room for moves that a plan begins with */
 
 static const struct planner *const planners[ALGO_COUNT] = {
     [HEARTH_ALGO_RING] = &planner_ring,         [HEARTH_ALGO_DIRECT] = &planner_direct,
@@ -16,6 +18,28 @@ static const struct planner *const planners[ALGO_COUNT] = {
 const struct planner *planner_of(enum hearth_algo algo)
 {
     return (unsigned)algo < ALGO_COUNT ? planners[(unsigned)algo] : NULL;
+}
+
+bool planner_can(const struct planner *planner, const struct plan_call *call)
+{
+    uint32_t bit = KIND_BIT(call->kind);
+
+    if (!planner || !((planner->kinds | planner->any_order) & bit))
+        return false;
+    if (call->size == 1)
+        return true;
+    return !(call->rank_order && (planner->any_order & bit)) && planner->fits(call);
+}
+
+bool fits_always(const struct plan_call *call)
+{
+    (void)call;
+    return true;
+}
+
+void shape_whole(const struct plan_call *call, struct plan_shape *shape)
+{
+    (void)call, (void)shape;
 }
 
 /* ---- numbers ---- */
@@ -36,6 +60,11 @@ bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
+double longer(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- calls ---- */
 
 enum plan_split split_of(enum plan_kind kind)
@@ -50,6 +79,11 @@ enum plan_split split_of(enum plan_kind kind)
     default:
         return SPLIT_EVEN;
     }
+}
+
+int root_of(const struct plan_call *call)
+{
+    return plan_kind_rooted(call->kind) ? call->root : 0;
 }
 
 static size_t given(const struct plan_call *call, const size_t *counts, int rank)
@@ -79,12 +113,11 @@ size_t part_count(const struct plan_call *call, enum plan_side side, int rank)
 
 int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct error *error)
 {
-    char list[96];
+    char list[96] = "";
     size_t len = 0;
 
-    list[0] = '\0';
     for (int i = 0; i < ALGO_COUNT; i++) {
-        if (!planners[i] || !planners[i]->can(call))
+        if (!planner_can(planners[i], call))
             continue;
         int wrote = snprintf(list + len, sizeof list - len, "%s%s", len > 0 ? ", " : "",
                              hearth_algo_name((enum hearth_algo)i));
@@ -97,11 +130,34 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
                      len > 0 ? list : "nothing");
 }
 
-/* ---- the pen ---- */
+/* ---- the writer ---- */
+
+/* Room doubles. */
+static bool make_room(struct plan_writer *writer)
+{
+    struct plan *plan = writer->plan;
+    uint32_t count = plan->move_count;
+
+    if (writer->status != HEARTH_OK)
+        return false;
+    if (count > 0 && (count < MOVES_MIN || (count & (count - 1)) != 0))
+        return true;
+    struct move *moves =
+        heap_alloc_raw(writer->heap, count == 0 ? MOVES_MIN : (size_t)count * 2, sizeof *moves);
+    if (!moves) {
+        writer->status = error_set(writer->error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
+        return false;
+    }
+    if (count > 0)
+        memcpy(moves, plan->moves, count * sizeof *moves);
+    heap_free(plan->moves);
+    plan->moves = moves;
+    return true;
+}
 
 void plan_writer_add(struct plan_writer *writer, struct move move)
 {
-    if (writer->status != HEARTH_OK)
+    if (!make_room(writer))
         return;
     if ((move.bits & MOVE_RECV) == 0) {
         move.from = RANK_NONE;
@@ -113,27 +169,32 @@ void plan_writer_add(struct plan_writer *writer, struct move move)
     }
     if (move.parts == 0)
         move.parts = 1;
-    writer->status = plan_add(writer->plan, writer->heap, writer->error, move);
+    writer->plan->moves[writer->plan->move_count++] = move;
 }
 
-void plan_writer_combine_in_order(struct plan_writer *writer, struct move like)
+void plan_writer_send(struct plan_writer *writer, uint32_t bits, int to, uint32_t step, uint32_t part)
+{
+    plan_writer_add(writer, (struct move){.bits = bits, .to = to, .to_step = step, .part = part});
+}
+
+void plan_writer_recv(struct plan_writer *writer, uint32_t bits, int from, uint32_t step, uint32_t part)
+{
+    plan_writer_add(writer, (struct move){.bits = bits, .from = from, .from_step = step, .part = part});
+}
+
+void plan_writer_combine_in_order(struct plan_writer *writer, uint32_t end, uint32_t part)
 {
     int rank = writer->plan->rank, size = writer->plan->size;
     int beside = rank == 0 ? 1 : rank - 1, last = rank == size - 1 ? size - 2 : size - 1;
-    unsigned end = like.bits, load = MOVE_LOAD;
+    uint32_t load = MOVE_LOAD;
 
-    if (size == 1) {
-        like.bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | end);
-        plan_writer_add(writer, like);
-        return;
-    }
+    if (size == 1)
+        plan_writer_add(writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | end, .part = part});
     for (int q = 0; q < size; q++) {
         if (q == rank)
             continue;
-        like.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_RAW | load | (q == beside ? MOVE_OWN : 0) |
-                               (q == last ? end : 0));
-        like.from = q;
-        plan_writer_add(writer, like);
+        uint32_t own = q == beside ? MOVE_OWN : 0, last_bits = q == last ? end : 0;
+        plan_writer_recv(writer, MOVE_RECV_ACC | MOVE_RAW | load | own | last_bits, q, 0, part);
         load = 0;
     }
 }

@@ -100,55 +100,51 @@ static void table_insert(const struct plan *plan, struct flow_table *flow, uint3
 
 static void tables_free(struct flow_table *tables, uint32_t count)
 {
-    for (uint32_t i = 0; tables && i < count; i++)
-        heap_free(tables[i].moves);
+    heap_free(count > 0 ? tables[0].moves : NULL); /* the others' stand in the same block */
     heap_free(tables);
 }
 
-/* First pass: which peers, how many moves each. Second: the tables. */
+/* Gives how many; -1: no memory. */
 static int tables_make(const struct plan *plan, struct heap *heap, enum direction direction,
                        struct flow_table **tables, int32_t *of)
 {
-    uint32_t flows = 0;
-    size_t size = (size_t)plan->size;
-    uint32_t *counts = heap_alloc(heap, size, sizeof *counts);
-    if (!counts)
-        return -1;
-    for (size_t i = 0; i < size; i++)
+    uint32_t flows = 0, first = 0;
+    for (int i = 0; i < plan->size; i++)
         of[i] = -1;
+    for (uint32_t i = 0; i < plan->move_count; i++) {
+        int peer = peer_of(&plan->moves[i], direction);
+        if (peer != RANK_NONE && of[peer] < 0)
+            of[peer] = (int32_t)flows++;
+    }
+    struct flow_table *flow = heap_alloc(heap, flows, sizeof *flow);
+    uint32_t *block = flow && flows > 0 ? heap_alloc(heap, plan->move_count, sizeof *block) : NULL;
+    if (!flow || (flows > 0 && !block)) {
+        heap_free(flow);
+        return -1;
+    }
     for (uint32_t i = 0; i < plan->move_count; i++) {
         int peer = peer_of(&plan->moves[i], direction);
         if (peer == RANK_NONE)
             continue;
-        if (counts[peer]++ == 0)
-            of[peer] = (int32_t)flows++;
-    }
-    struct flow_table *flow = heap_alloc(heap, flows, sizeof *flow);
-    *tables = flow;
-    bool ok = flow;
-    for (size_t p = 0; ok && p < size; p++) {
-        if (counts[p] == 0)
-            continue;
-        flow[of[p]].peer = (int)p;
-        flow[of[p]].moves = heap_alloc(heap, counts[p], sizeof(uint32_t));
-        ok = flow[of[p]].moves;
-    }
-    for (uint32_t i = 0; ok && i < plan->move_count; i++) {
-        int peer = peer_of(&plan->moves[i], direction);
-        if (peer == RANK_NONE)
-            continue;
         struct flow_table *f = &flow[of[peer]];
-        table_insert(plan, f, i, direction);
+        f->peer = peer;
         f->frames += plan->lanes;
         for (uint64_t lane = 0; lane < plan->lanes; lane++)
             f->bytes += bytes_of(plan, lane, &plan->moves[i], direction);
+        f->count++;
     }
-    heap_free(counts);
-    if (ok)
-        return (int)flows;
-    tables_free(flow, flows);
-    *tables = NULL;
-    return -1;
+    for (uint32_t i = 0; i < flows; i++) {
+        flow[i].moves = block + first;
+        first += flow[i].count;
+        flow[i].count = 0;
+    }
+    for (uint32_t i = 0; i < plan->move_count; i++) {
+        int peer = peer_of(&plan->moves[i], direction);
+        if (peer != RANK_NONE)
+            table_insert(plan, &flow[of[peer]], i, direction);
+    }
+    *tables = flow;
+    return (int)flows;
 }
 
 /* ---- one program ---- */
@@ -156,11 +152,9 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
 static void program_free(struct program *p, void (*op_free)(struct list *item))
 {
     assert(p->users == 0);
-    while (!list_empty(&p->idle)) {
-        struct list *item = p->idle.next;
-        list_remove(item);
+    struct list *item;
+    while ((item = list_pop(&p->idle)))
         op_free(item);
-    }
     tables_free(p->in, p->in_count);
     tables_free(p->out, p->out_count);
     heap_free(p->in_of);

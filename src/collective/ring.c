@@ -35,33 +35,13 @@
  *   the root, the first one n*r) in N-1 hops. Scans: see scan.c. */
 #include "collective/planners.h"
 
-static bool can(const struct plan_call *call)
-{
-    switch (call->kind) {
-    case PLAN_ALL_REDUCE:
-    case PLAN_REDUCE_SCATTER:
-    case PLAN_REDUCE:
-        return !call->rank_order || call->size == 1;
-    case PLAN_ALL_GATHER:
-    case PLAN_BROADCAST:
-    case PLAN_SCAN:
-    case PLAN_EXCLUSIVE_SCAN:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
     bool chain = call->kind != PLAN_ALL_REDUCE && call->kind != PLAN_REDUCE_SCATTER;
 
     if (call->kind == PLAN_ALL_REDUCE)
         shape->parts = (uint32_t)call->size;
-    if (plan_kind_reduces(call->kind)) {
-        shape->acc_parts = 1;
-        shape->sums_travel = call->size > (chain ? 1 : 2);
-    }
+    shape->sums_travel = plan_kind_reduces(call->kind) && call->size > (chain ? 1 : 2);
 }
 
 /* ---- moves ---- */
@@ -83,43 +63,38 @@ static uint32_t part_of(const struct team *ring, int back)
     return (uint32_t)member_before(ring, back);
 }
 
+/* From the neighbour before us to the one after us; `step` is that of the send. */
+static void pass_on(struct plan_writer *writer, const struct team *ring, uint32_t bits, uint32_t step,
+                    uint32_t part)
+{
+    plan_writer_add(writer, (struct move){.bits = bits,
+                                          .from = member_before(ring, 1),
+                                          .from_step = step - 1,
+                                          .to = member_after(ring),
+                                          .to_step = step,
+                                          .part = part});
+}
+
 /* Leaves our own part complete; the last move also does `end`, and sends at step size-1 if that has a
  * SEND. */
-static void ring_reduce(struct plan_writer *writer, const struct team *ring, unsigned end)
+static void ring_reduce(struct plan_writer *writer, const struct team *ring, uint32_t end)
 {
-    int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
-    const unsigned add = MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN;
+    const uint32_t add = MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN;
 
-    plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = next, .part = part_of(ring, 1)});
-    for (int i = 2; i < size; i++)
-        plan_writer_add(writer,
-                        (struct move){.bits = (uint16_t)(add | MOVE_SEND_ACC | (i == 2 ? MOVE_RAW : 0)),
-                                      .from = prev,
-                                      .from_step = (uint32_t)i - 2,
-                                      .to = next,
-                                      .to_step = (uint32_t)i - 1,
-                                      .part = part_of(ring, i)});
-    plan_writer_add(writer, (struct move){.bits = (uint16_t)(add | end | (size == 2 ? MOVE_RAW : 0)),
-                                          .from = prev,
-                                          .from_step = (uint32_t)size - 2,
-                                          .to = next,
-                                          .to_step = (uint32_t)size - 1,
-                                          .part = part_of(ring, 0)});
+    plan_writer_send(writer, MOVE_SEND_IN, member_after(ring), 0, part_of(ring, 1));
+    for (int i = 2; i <= ring->size; i++) {
+        uint32_t raw = i == 2 ? MOVE_RAW : 0, out = i < ring->size ? MOVE_SEND_ACC : end;
+        pass_on(writer, ring, add | raw | out, (uint32_t)i - 1, part_of(ring, i % ring->size));
+    }
 }
 
 /* All other parts, finished, as they come round. Our own was sent at `step`. */
 static void ring_gather(struct plan_writer *writer, const struct team *ring, uint32_t step)
 {
-    int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
-
-    for (int i = 1; i < size; i++)
-        plan_writer_add(writer,
-                        (struct move){.bits = (uint16_t)(MOVE_RECV_OUT | (i < size - 1 ? MOVE_SEND_OUT : 0)),
-                                      .from = prev,
-                                      .from_step = step + (uint32_t)i - 1,
-                                      .to = next,
-                                      .to_step = step + (uint32_t)i,
-                                      .part = part_of(ring, i)});
+    for (int i = 1; i < ring->size; i++) {
+        uint32_t out = i < ring->size - 1 ? MOVE_SEND_OUT : 0;
+        pass_on(writer, ring, MOVE_RECV_OUT | out, step + (uint32_t)i, part_of(ring, i));
+    }
 }
 
 /* The ring that ends at the root. */
@@ -129,47 +104,43 @@ static struct team ring_to(const struct plan_call *call)
     return team_ring(call, team_rank(&ring, 1 % ring.size));
 }
 
-static void write_broadcast(struct plan_writer *writer, const struct plan_call *call)
+/* A member's only move in a chain: from the place before to the place after it. */
+static void chain_add(struct plan_writer *writer, const struct team *chain, uint32_t bits)
 {
-    struct team team = team_ring(call, call->root);
-    int place = team.place;
-    unsigned send = place < team.size - 1 ? (place == 0 ? MOVE_SEND_IN : MOVE_SEND_OUT) : 0;
-    struct move move = {.bits = (uint16_t)((place == 0 ? MOVE_COPY : MOVE_RECV_OUT) | send)};
+    int place = chain->place, last = chain->size - 1;
+    struct move move = {.bits = bits, .from_step = (uint32_t)place - 1, .to_step = (uint32_t)place};
 
-    if (place > 0) {
-        move.from = team_rank(&team, place - 1);
-        move.from_step = (uint32_t)place - 1;
-    }
-    if (send) {
-        move.to = team_rank(&team, place + 1);
-        move.to_step = (uint32_t)place;
-    }
+    if (place > 0)
+        move.from = team_rank(chain, place - 1);
+    if (place < last)
+        move.to = team_rank(chain, place + 1);
     plan_writer_add(writer, move);
 }
 
-static void write_reduce(struct plan_writer *writer, const struct plan_call *call)
+static void write_broadcast(const struct plan_call *call, struct plan_writer *writer)
+{
+    struct team team = team_ring(call, call->root);
+    bool first = team.place == 0, last = team.place == team.size - 1;
+    uint32_t send = last ? 0 : first ? MOVE_SEND_IN : MOVE_SEND_OUT;
+
+    chain_add(writer, &team, (first ? MOVE_COPY : MOVE_RECV_OUT) | send);
+}
+
+static void write_reduce(const struct plan_call *call, struct plan_writer *writer)
 {
     struct team team = ring_to(call);
     int place = team.place, last = team.size - 1;
-    struct move move = {.bits = MOVE_SEND_IN};
+    uint32_t bits = MOVE_SEND_IN;
 
     if (place > 0 || last == 0)
-        move.bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | (place < last ? MOVE_SEND_ACC : MOVE_STORE));
-    if (place > 0) {
-        move.bits |= (uint16_t)(MOVE_RECV_ACC | (place == 1 ? MOVE_RAW : 0));
-        move.from = team_rank(&team, place - 1);
-        move.from_step = (uint32_t)place - 1;
-    }
-    if (place < last) {
-        move.to = team_rank(&team, place + 1);
-        move.to_step = (uint32_t)place;
-    }
-    plan_writer_add(writer, move);
+        bits = MOVE_LOAD | MOVE_OWN | (place < last ? MOVE_SEND_ACC : MOVE_STORE);
+    if (place > 0)
+        bits |= MOVE_RECV_ACC | (place == 1 ? MOVE_RAW : 0);
+    chain_add(writer, &team, bits);
 }
 
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     struct team ring = team_ring(call, 0);
     bool alone = call->size == 1;
 
@@ -177,29 +148,27 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
         if (alone) {
-            plan_writer_add(&writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
+            plan_writer_add(writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
             break;
         }
-        ring_reduce(&writer, &ring, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0u));
+        ring_reduce(writer, &ring, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0));
         if (call->kind == PLAN_ALL_REDUCE)
-            ring_gather(&writer, &ring, (uint32_t)call->size - 1);
+            ring_gather(writer, &ring, (uint32_t)call->size - 1);
         break;
     case PLAN_ALL_GATHER:
-        plan_writer_add(&writer, (struct move){.bits = (uint16_t)(MOVE_COPY | (alone ? 0 : MOVE_SEND_IN)),
-                                               .to = member_after(&ring),
-                                               .part = (uint32_t)call->rank});
-        ring_gather(&writer, &ring, 0);
+        plan_writer_send(writer, MOVE_COPY | (alone ? 0 : MOVE_SEND_IN), member_after(&ring), 0,
+                         (uint32_t)call->rank);
+        ring_gather(writer, &ring, 0);
         break;
     case PLAN_BROADCAST:
-        write_broadcast(&writer, call);
+        write_broadcast(call, writer);
         break;
     case PLAN_REDUCE:
-        write_reduce(&writer, call);
+        write_reduce(call, writer);
         break;
     default:
-        scan_chain(&writer, call);
+        scan_chain(writer, call);
     }
-    return writer.status;
 }
 
 /* ---- price ---- */
@@ -214,7 +183,7 @@ static double step_price(const struct fares *fares, double bytes, double combine
     double port = lanes * price_port(pace, bytes);
     double hop = crossed * price_hop(fares->across, bytes) + (1 - crossed) * price_hop(fares->inside, bytes) +
                  pace->gamma_s * combined;
-    return port > hop ? port : hop;
+    return longer(port, hop);
 }
 
 static double ring_price(const struct fares *fares, const struct plan_shape *shape)
@@ -225,8 +194,6 @@ static double ring_price(const struct fares *fares, const struct plan_shape *sha
            acc = count * call->acc_len;
     double total = 0, left = (double)shape->lanes, steps = call->size - 1;
 
-    if (call->size == 1)
-        return 0;
     while (left > 0) { /* two kinds of blocks: full ones and perhaps a last */
         double lanes = left < (double)shape->window ? left : (double)shape->window;
         double blocks = left < (double)shape->window ? 1 : (double)(uint64_t)(left / lanes), block = 0;
@@ -251,32 +218,25 @@ static double chain_price(const struct fares *fares, const struct plan_shape *sh
     struct team chain = reduces ? ring_to(call) : team_ring(call, call->root);
     double crossed = fare_crossings(fares, &chain, call->size - 1);
 
-    if (call->size == 1)
-        return 0;
-    return price_lanes(shape,
-                       crossed * price_hop(fares->across, bytes) +
-                           (steps - crossed) * price_hop(fares->inside, bytes) + steps * work,
-                       port > work ? port : work, port);
+    double hops = crossed * price_hop(fares->across, bytes) +
+                  (steps - crossed) * price_hop(fares->inside, bytes) + steps * work;
+    return price_lanes(shape, hops, longer(port, work), port);
 }
 
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    struct fares fares = fares_of(call, inside, across);
-    struct plan_shape cut;
+    enum plan_kind kind = fares->call->kind;
 
-    if (call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN)
-        return scan_price(&fares, &planner_ring);
-    plan_shape_of(call, &planner_ring, &cut);
-    if (call->kind == PLAN_BROADCAST || call->kind == PLAN_REDUCE)
-        return chain_price(&fares, &cut);
-    return ring_price(&fares, &cut);
+    if (KIND_BIT(kind) & SCAN_KINDS)
+        return scan_price(fares, shape, true);
+    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE ? chain_price(fares, shape)
+                                                         : ring_price(fares, shape);
 }
 
 const struct planner planner_ring = {
-    .algo = HEARTH_ALGO_RING,
-    .about = "from neighbour to neighbour: fewest bytes, most hops",
-    .can = can,
+    .kinds = KIND_BIT(PLAN_ALL_GATHER) | KIND_BIT(PLAN_BROADCAST) | SCAN_KINDS,
+    .any_order = KIND_BIT(PLAN_ALL_REDUCE) | KIND_BIT(PLAN_REDUCE_SCATTER) | KIND_BIT(PLAN_REDUCE),
+    .fits = fits_always,
     .shape = shape,
     .write = write,
     .price = price,

@@ -41,26 +41,21 @@ static void shift(struct plan_writer *writer, const struct plan_call *call, uint
     int rank = call->rank;
     bool first = rank == 0, sends = rank + 1 < call->size;
 
+    uint32_t bits = MOVE_RECV_ACC | MOVE_LOAD | MOVE_STORE | (rank == 1 ? MOVE_RAW : 0);
+
     if (sends)
-        plan_writer_add(
-            writer,
-            (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC, .to = rank + 1, .to_step = step});
+        plan_writer_send(writer, first ? MOVE_SEND_IN : MOVE_SEND_ACC, rank + 1, step, 0);
     if (first)
-        plan_writer_add(writer, (struct move){.bits = (uint16_t)(MOVE_IDENTITY | (sends ? MOVE_FENCE : 0))});
+        plan_writer_add(writer, (struct move){.bits = MOVE_IDENTITY | (sends ? MOVE_FENCE : 0)});
     else
-        plan_writer_add(
-            writer, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_STORE |
-                                                     (rank == 1 ? MOVE_RAW : 0) | (lent ? MOVE_FENCE : 0)),
-                                  .from = rank - 1,
-                                  .from_step = step});
+        plan_writer_recv(writer, bits | (lent ? MOVE_FENCE : 0), rank - 1, step, 0);
 }
 
 /* Member 0 of an inclusive scan: its result is its input. */
 static void start(struct plan_writer *writer, int last)
 {
-    struct move move = {
-        .bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | MOVE_STORE | (last > 0 ? MOVE_SEND_OUT : 0)), .to = 1};
-    plan_writer_add(writer, move);
+    uint32_t send = last > 0 ? MOVE_SEND_OUT : 0;
+    plan_writer_send(writer, MOVE_LOAD | MOVE_OWN | MOVE_STORE | send, 1, 0, 0);
 }
 
 void scan_chain(struct plan_writer *writer, const struct plan_call *call)
@@ -71,16 +66,15 @@ void scan_chain(struct plan_writer *writer, const struct plan_call *call)
     if (rank == 0 && !exclusive)
         start(writer, last);
     else if (rank == 0 && last > 0)
-        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = 1});
+        plan_writer_send(writer, MOVE_SEND_IN, 1, 0, 0);
     else if (rank > 0 && rank <= last)
         plan_writer_add(
-            writer, (struct move){
-                        .bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN | (rank == 1 ? MOVE_RAW : 0) |
-                                           (exclusive ? 0 : MOVE_STORE) | (rank < last ? MOVE_SEND_ACC : 0)),
-                        .from = rank - 1,
-                        .from_step = (uint32_t)rank - 1,
-                        .to = rank + 1,
-                        .to_step = (uint32_t)rank});
+            writer, (struct move){.bits = MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN | (rank == 1 ? MOVE_RAW : 0) |
+                                          (exclusive ? 0 : MOVE_STORE) | (rank < last ? MOVE_SEND_ACC : 0),
+                                  .from = rank - 1,
+                                  .from_step = (uint32_t)rank - 1,
+                                  .to = rank + 1,
+                                  .to_step = (uint32_t)rank});
     if (exclusive)
         shift(writer, call, (uint32_t)call->size, false);
 }
@@ -93,19 +87,16 @@ static void rounds(struct plan_writer *writer, const struct plan_call *call, int
 
     for (int distance = 1; distance < size; distance *= 2, step++) {
         bool first = distance == 1, ends = distance * 2 > rank;
-        unsigned bits =
-            MOVE_RECV_ACC | (first ? MOVE_LOAD | MOVE_OWN : 0u) | (first || distance == rank ? MOVE_RAW : 0u);
+        uint32_t bits =
+            MOVE_RECV_ACC | (first ? MOVE_LOAD | MOVE_OWN : 0) | (first || distance == rank ? MOVE_RAW : 0);
         if (rank + distance < size) {
-            plan_writer_add(writer, (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC,
-                                                  .to = rank + distance,
-                                                  .to_step = step});
+            plan_writer_send(writer, first ? MOVE_SEND_IN : MOVE_SEND_ACC, rank + distance, step, 0);
             *lent = *lent || first;
         }
         if (ends && call->kind == PLAN_SCAN)
-            bits |= MOVE_STORE | (*lent ? MOVE_FENCE : 0u);
+            bits |= MOVE_STORE | (*lent ? MOVE_FENCE : 0);
         if (distance <= rank)
-            plan_writer_add(
-                writer, (struct move){.bits = (uint16_t)bits, .from = rank - distance, .from_step = step});
+            plan_writer_recv(writer, bits, rank - distance, step, 0);
     }
 }
 
@@ -120,9 +111,7 @@ void scan_doubling(struct plan_writer *writer, const struct plan_call *call)
             start(writer, size - 1);
         for (int distance = 1; distance < size; distance *= 2, step++)
             if (exclusive || distance > 1)
-                plan_writer_add(writer, (struct move){.bits = exclusive ? MOVE_SEND_IN : MOVE_SEND_OUT,
-                                                      .to = distance,
-                                                      .to_step = step});
+                plan_writer_send(writer, exclusive ? MOVE_SEND_IN : MOVE_SEND_OUT, distance, step, 0);
     } else if (call->rank < size) {
         rounds(writer, call, size, &lent);
     }
@@ -139,34 +128,28 @@ static int hops_of(int size, bool chain)
     return log2_ceil(size - 1);
 }
 
-double scan_price(const struct fares *fares, const struct planner *planner)
+double scan_price(const struct fares *fares, const struct plan_shape *shape, bool chain)
 {
     const struct plan_call *call = fares->call;
     const struct link_cost *pace = fare_pace(fares);
-    struct plan_shape cut;
     int size = summed_size(call);
-    bool chain = planner->algo == HEARTH_ALGO_RING, exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
-
-    plan_shape_of(call, planner, &cut);
-    if (call->size == 1)
-        return 0;
     struct team by_rank = team_from(call, 0);
     int hops = hops_of(size, chain), crossed = fare_crossings(fares, &by_rank, size - 1),
         turns = chain ? size > 1 : log2_ceil(size);
     if (!chain && log2_ceil(crossed + 1) < hops) /* doubling goes from host to host too */
         crossed = log2_ceil(crossed + 1);
     crossed = crossed < hops ? crossed : hops;
-    double bytes = (double)cut.lane_count * (call->size > 2 ? call->acc_len : call->raw_len);
-    double work = pace->gamma_s * (double)cut.lane_count * call->acc_len,
+    double bytes = (double)shape->lane_count * (call->size > 2 ? call->acc_len : call->raw_len);
+    double work = pace->gamma_s * (double)shape->lane_count * call->acc_len,
            turn = turns * price_port(pace, bytes);
     double first =
         crossed * price_hop(fares->across, bytes) + (hops - crossed) * price_hop(fares->inside, bytes);
     first += hops * work;
     if (!chain && crossed > 0) /* a member beside the border hears from the other side in every round */
         first += (turns - crossed) * price_port(pace, bytes);
-    if (exclusive) {
+    if (call->kind == PLAN_EXCLUSIVE_SCAN) {
         first += price_hop(pace, bytes);
         turn += price_port(pace, bytes);
     }
-    return price_lanes(&cut, first, turn > turns * work ? turn : turns * work, chain ? turn : first);
+    return price_lanes(shape, first, longer(turn, turns * work), chain ? turn : first);
 }

@@ -36,15 +36,18 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
 {
     const struct planner *planner = planner_of(algo);
 
-    if (!planner || !planner->can(call))
+    if (!planner_can(planner, call))
         return HUGE_VAL;
+    if (call->size == 1)
+        return 0;
     struct link_cost across = across_for(view, algo);
-    return planner->price(call, &view->inside, &across);
+    struct fares fares = fares_of(call, &view->inside, &across);
+    struct plan_shape shape = planner_shape(planner, call);
+    return planner->price(&fares, &shape);
 }
 
 /* Members of one host that outnumber its processors. The model knows ports, not turns of a processor, so this
- * is what was measured (4 members, 2 processors): up to so many bytes, this. Messages count more than bytes
- * where each is a system call; in memory a ring keeps what it combines in the caches. */
+ * was measured (4 members, 2 processors): up to so many bytes, this algorithm. */
 struct algo_choice {
     double bytes;
     enum hearth_algo algo;
@@ -71,36 +74,27 @@ static enum hearth_algo crowded_choice(const struct plan_call *call, const struc
 int select_algo(const struct plan_call *call, const struct group_view *view, enum hearth_algo *algo,
                 struct error *error)
 {
-    if (call->algo != HEARTH_ALGO_AUTO) {
-        const struct planner *planner = planner_of(call->algo);
-        if (!planner)
-            return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: there is no algorithm number %d",
-                             plan_kind_name(call->kind), (int)call->algo);
-        if (!planner->can(call))
-            return call_refuse(call, call->algo, error);
-        *algo = call->algo;
-        return HEARTH_OK;
-    }
-    const struct planner *wanted = planner_of(view->algo);
-    if (wanted && wanted->can(call)) {
-        *algo = view->algo;
-        return HEARTH_OK;
-    }
-    const struct planner *measured = planner_of(crowded_choice(call, view));
-    if (measured && measured->can(call)) {
-        *algo = measured->algo;
-        return HEARTH_OK;
+    const enum hearth_algo wanted[] = {call->algo, view->algo, crowded_choice(call, view)};
+    if (call->algo != HEARTH_ALGO_AUTO && !planner_of(call->algo))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: unknown algorithm %d",
+                         plan_kind_name(call->kind), (int)call->algo);
+    if (call->algo != HEARTH_ALGO_AUTO && !planner_can(planner_of(call->algo), call))
+        return call_refuse(call, call->algo, error);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (planner_can(planner_of(wanted[i]), call)) {
+            *algo = wanted[i];
+            return HEARTH_OK;
+        }
     }
     double best = 0;
     enum hearth_algo cheapest = HEARTH_ALGO_AUTO;
     for (int i = 0; i < ALGO_COUNT; i++) {
-        const struct planner *planner = planner_of((enum hearth_algo)i);
-        if (!planner || !planner->can(call))
+        if (!planner_can(planner_of((enum hearth_algo)i), call))
             continue;
-        double price = select_price(call, planner->algo, view);
+        double price = select_price(call, (enum hearth_algo)i, view);
         if (cheapest == HEARTH_ALGO_AUTO || price < best) {
             best = price;
-            cheapest = planner->algo;
+            cheapest = (enum hearth_algo)i;
         }
     }
     if (cheapest == HEARTH_ALGO_AUTO)

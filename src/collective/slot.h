@@ -38,5 +38,5 @@ struct slot *slot_get_bare(struct slot_pool *pool);
 bool slot_own(struct slot *slot, bool *good);
 /* The payload, wherever it stands. */
 const void *slot_payload(const struct slot *slot);
-void slot_put(
-    struct slot *slot); /* ends its loan; out of whatever list it is in, back to the pool; NULL is allowed */
+/* Ends its loan; out of its list, back to the pool. NULL is allowed. */
+void slot_put(struct slot *slot);

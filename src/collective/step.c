@@ -2,8 +2,7 @@
 /* Carries out moves. The only file that computes on user memory; links read and write it where this file,
  * flow.c and dispatch.c point them.
  *
- * A lane goes through the moves of the plan one by one; a move has three stages. Whatever a lane waits for
- * (its frame, its turn to send, its last send to leave) wakes it, and it looks again:
+ * A lane goes through the moves one by one; a move has three stages. What a lane waits for wakes it:
  *
  *   RECV   the frame is here, the accumulator is free
  *   WORK   combine, store, copy: see enum move_bits
@@ -22,13 +21,8 @@
 
 static void weigh(const struct op *op, void *acc, size_t count, double weight)
 {
-    const struct kernels *k = op->group->engine->kernels;
-    if (!op->average || weight == 1.0)
-        return;
-    if (op->acc_dtype == HEARTH_F64)
-        k->multiply_f64(acc, count, weight);
-    else
-        k->multiply_f32(acc, count, weight);
+    if (op->average && weight != 1.0)
+        op->group->engine->kernels->multiply(op->acc_dtype, acc, count, weight);
 }
 
 /* acc = raw elements, widened and weighed. */
@@ -37,13 +31,14 @@ static void load(const struct op *op, void *acc, const void *raw, size_t count, 
     if (op->acc_dtype == op->dtype)
         memmove(acc, raw, count * dtype_size(op->dtype));
     else
-        op->group->engine->kernels->widen[op->dtype](acc, raw, count);
+        op->group->engine->kernels->widen(op->dtype, acc, raw, count);
     weigh(op, acc, count, weight);
 }
 
-static reduce_fn *reduce_of(const struct op *op)
+/* target = acc op other sums. */
+static void reduce(const struct op *op, void *target, const void *acc, const void *other, size_t count)
 {
-    return op->group->engine->kernels->reduce[op->acc_dtype][op->kernel_op];
+    op->group->engine->kernels->reduce(op->acc_dtype, op->kernel_op, target, acc, other, count);
 }
 
 /* Whether raw elements of this weight can be added to sums as they are. */
@@ -56,9 +51,8 @@ static bool is_plain(const struct op *op, double weight)
 static void combine_raw(const struct op *op, uint8_t *target, const uint8_t *acc, const uint8_t *raw,
                         size_t count, double weight)
 {
-    reduce_fn *reduce = reduce_of(op);
     if (is_plain(op, weight)) {
-        reduce(target, acc, raw, count);
+        reduce(op, target, acc, raw, count);
         return;
     }
     double block[BLOCK_COUNT];
@@ -66,33 +60,23 @@ static void combine_raw(const struct op *op, uint8_t *target, const uint8_t *acc
     for (size_t done = 0; done < count; done += BLOCK_COUNT) {
         size_t n = count - done < BLOCK_COUNT ? count - done : BLOCK_COUNT;
         load(op, block, raw + done * raw_len, n, weight);
-        reduce(target + done * acc_len, acc + done * acc_len, block, n);
+        reduce(op, target + done * acc_len, acc + done * acc_len, block, n);
     }
-}
-
-/* A sum of all weights becomes an average, where it stands. */
-static void divide(const struct op *op, void *sum, size_t count, double weight)
-{
-    const struct kernels *k = op->group->engine->kernels;
-    if (op->acc_dtype == HEARTH_F64)
-        k->divide_f64(sum, count, weight);
-    else
-        k->divide_f32(sum, count, weight);
 }
 
 /* target = accumulator, averaged and rounded. */
 static void finish(const struct op *op, void *target, void *acc, size_t count, double weight)
 {
     const struct kernels *k = op->group->engine->kernels;
-    if (op->average)
-        divide(op, acc, count, weight);
+    if (op->average) /* a sum of all weights becomes one, where it stands */
+        k->divide(op->acc_dtype, acc, count, weight);
     bool half = op->dtype == HEARTH_F16 || op->dtype == HEARTH_BF16, integer = op->dtype >= HEARTH_I8;
     if (op->acc_dtype != op->dtype || (!half && !integer)) {
-        k->narrow[op->dtype](target, acc, count);
+        k->narrow(op->dtype, target, acc, count);
         return;
     }
     if (half) /* min and max: with itself, for the canonical NaN */
-        k->reduce[op->dtype][op->kernel_op](acc, acc, acc, count);
+        k->reduce(op->dtype, op->kernel_op, acc, acc, acc, count);
     memcpy(target, acc, count * dtype_size(op->dtype));
 }
 
@@ -178,9 +162,9 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
     if (raw)
         combine_raw(op, target, sum, operand, w->in.count, weight);
     else
-        reduce_of(op)(target, sum, operand, w->in.count);
+        reduce(op, target, sum, operand, w->in.count);
     if (ends && op->average)
-        divide(op, target, w->in.count, lane->weight);
+        op->group->engine->kernels->divide(op->acc_dtype, target, w->in.count, lane->weight);
     slot_used(op, lane->borrowed);
     lane->borrowed = NULL;
     return true;

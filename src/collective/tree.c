@@ -25,28 +25,9 @@
  *   Scans: see scan.c. */
 #include "collective/planners.h"
 
-static bool can(const struct plan_call *call)
-{
-    switch (call->kind) {
-    case PLAN_ALL_REDUCE:
-    case PLAN_REDUCE:
-    case PLAN_SCAN:
-    case PLAN_EXCLUSIVE_SCAN:
-        return !call->rank_order || call->size == 1;
-    case PLAN_BROADCAST:
-    case PLAN_BARRIER:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
-    if (plan_kind_reduces(call->kind)) {
-        shape->acc_parts = 1;
-        shape->sums_travel = call->size > 2;
-    }
+    shape->sums_travel = plan_kind_reduces(call->kind) && call->size > 2;
 }
 
 /* ---- moves ---- */
@@ -91,7 +72,7 @@ void tree_up(struct plan_writer *writer, const struct team *team, struct move be
             plan_writer_add(writer, held);
             held.bits = 0;
         }
-        held.bits |= (uint16_t)(MOVE_RECV_ACC | (is_leaf(team, place + distance) ? MOVE_RAW : 0));
+        held.bits |= MOVE_RECV_ACC | (is_leaf(team, place + distance) ? MOVE_RAW : 0);
         held.from = team_rank(team, place + distance);
         held.from_step = sent_at - 1;
     }
@@ -104,7 +85,7 @@ void tree_up(struct plan_writer *writer, const struct team *team, struct move be
 void tree_down(struct plan_writer *writer, const struct team *team, struct move range, uint32_t step)
 {
     int place = team->place, reach = reach_of(team), distance = 1;
-    unsigned send = place == 0 ? range.bits & MOVE_SEND : MOVE_SEND_OUT;
+    uint32_t send = place == 0 ? range.bits & MOVE_SEND : MOVE_SEND_OUT;
     struct move held = range;
 
     held.bits &= MOVE_COPY;
@@ -122,7 +103,7 @@ void tree_down(struct plan_writer *writer, const struct team *team, struct move 
             plan_writer_add(writer, held);
             held.bits = 0;
         }
-        held.bits |= (uint16_t)send;
+        held.bits |= send;
         held.to = team_rank(team, place + distance);
         held.to_step = step + depth_of(place);
     }
@@ -136,40 +117,35 @@ static void write_barrier(struct plan_writer *writer, const struct plan_call *ca
     uint32_t depth = (uint32_t)log2_ceil(call->size), sent_at = depth - depth_of(team.place);
 
     for (int distance = 1; distance < reach_of(&team) && team.place + distance < team.size; distance *= 2)
-        plan_writer_add(
-            writer,
-            (struct move){.bits = MOVE_RECV_OUT, .from = team.place + distance, .from_step = sent_at - 1});
+        plan_writer_recv(writer, MOVE_RECV_OUT, team.place + distance, sent_at - 1, 0);
     if (team.place > 0)
-        plan_writer_add(writer,
-                        (struct move){.bits = MOVE_SEND_IN, .to = parent_rank(&team), .to_step = sent_at});
+        plan_writer_send(writer, MOVE_SEND_IN, parent_rank(&team), sent_at, 0);
     tree_down(writer, &team, (struct move){.bits = MOVE_SEND_IN}, depth);
 }
 
-static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+static void write(const struct plan_call *call, struct plan_writer *writer)
 {
-    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
-    struct team team = team_from(call, plan_kind_rooted(call->kind) ? call->root : 0);
+    struct team team = team_from(call, root_of(call));
     struct move own = {.bits = MOVE_LOAD | MOVE_OWN}, store = {.bits = MOVE_STORE};
     int depth = log2_ceil(call->size);
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
-        tree_up(&writer, &team, own, store, 0, depth);
-        tree_down(&writer, &team, (struct move){.bits = MOVE_SEND_OUT}, (uint32_t)depth);
+        tree_up(writer, &team, own, store, 0, depth);
+        tree_down(writer, &team, (struct move){.bits = MOVE_SEND_OUT}, (uint32_t)depth);
         break;
     case PLAN_REDUCE:
-        tree_up(&writer, &team, own, store, 0, depth);
+        tree_up(writer, &team, own, store, 0, depth);
         break;
     case PLAN_BROADCAST:
-        tree_down(&writer, &team, (struct move){.bits = MOVE_COPY | MOVE_SEND_IN}, 0);
+        tree_down(writer, &team, (struct move){.bits = MOVE_COPY | MOVE_SEND_IN}, 0);
         break;
     case PLAN_BARRIER:
-        write_barrier(&writer, call);
+        write_barrier(writer, call);
         break;
     default:
-        scan_doubling(&writer, call);
+        scan_doubling(writer, call);
     }
-    return writer.status;
 }
 
 /* ---- price ---- */
@@ -186,7 +162,7 @@ static double longest_path(const struct fares *fares, const struct team *team, d
         for (int p = place; p > 0; p &= p - 1)
             sum += price_hop(fare_between(fares, team_rank(team, p), team_rank(team, p & (p - 1))), bytes) +
                    work;
-        longest = sum > longest ? sum : longest;
+        longest = longer(sum, longest);
     }
     return longest;
 }
@@ -204,43 +180,37 @@ static double busiest_port(const struct fares *fares, const struct team *team, d
             sum += price_port(fare_between(fares, rank, team_rank(team, place + distance)), bytes);
         if (both && place > 0)
             sum += price_port(fare_between(fares, rank, team_rank(team, place & (place - 1))), bytes);
-        most = sum > most ? sum : most;
+        most = longer(sum, most);
     }
     return most;
 }
 
-static double price(const struct plan_call *call, const struct link_cost *inside,
-                    const struct link_cost *across)
+static double price(const struct fares *fares, const struct plan_shape *shape)
 {
-    struct fares fares = fares_of(call, inside, across);
-    struct team team = team_from(call, plan_kind_rooted(call->kind) ? call->root : 0);
-    struct plan_shape cut;
+    const struct plan_call *call = fares->call;
+    struct team team = team_from(call, root_of(call));
     bool both = call->kind == PLAN_ALL_REDUCE;
 
-    if (call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN)
-        return scan_price(&fares, &planner_tree);
-    plan_shape_of(call, &planner_tree, &cut);
-    double count = (double)cut.lane_count, raw = count * call->raw_len, acc = count * call->acc_len;
-    double sum = call->size > 2 ? acc : raw, work = fare_pace(&fares)->gamma_s * acc, chain = 0, turn = 0;
+    if (KIND_BIT(call->kind) & SCAN_KINDS)
+        return scan_price(fares, shape, false);
+    double count = (double)shape->lane_count, raw = count * call->raw_len, acc = count * call->acc_len;
+    double sum = call->size > 2 ? acc : raw, work = fare_pace(fares)->gamma_s * acc, chain = 0, turn = 0;
     if (call->kind != PLAN_BROADCAST) {
-        chain = longest_path(&fares, &team, sum, work);
-        turn = busiest_port(&fares, &team, sum, both);
-        if (turn < work * log2_ceil(call->size))
-            turn = work * log2_ceil(call->size);
+        chain = longest_path(fares, &team, sum, work);
+        turn = longer(busiest_port(fares, &team, sum, both), work * log2_ceil(call->size));
     }
     if (call->kind != PLAN_REDUCE) {
-        double port = busiest_port(&fares, &team, raw, both);
-        chain += longest_path(&fares, &team, raw, 0);
-        turn = port > turn ? port : turn;
+        chain += longest_path(fares, &team, raw, 0);
+        turn = longer(busiest_port(fares, &team, raw, both), turn);
     }
     /* A leaf's lane has to wait for the result only in an all_reduce. */
-    return price_lanes(&cut, chain, turn, both ? chain : turn);
+    return price_lanes(shape, chain, turn, both ? chain : turn);
 }
 
 const struct planner planner_tree = {
-    .algo = HEARTH_ALGO_TREE,
-    .about = "up and down a binomial tree: O(log N) hops, every hop the whole buffer",
-    .can = can,
+    .kinds = KIND_BIT(PLAN_BROADCAST) | KIND_BIT(PLAN_BARRIER),
+    .any_order = KIND_BIT(PLAN_ALL_REDUCE) | KIND_BIT(PLAN_REDUCE) | SCAN_KINDS,
+    .fits = fits_always,
     .shape = shape,
     .write = write,
     .price = price,

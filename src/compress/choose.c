@@ -58,7 +58,7 @@ static void start_near(const struct block_context *context, const float *x, size
     }
     struct sift_search first = {.keep = search->keep, .count = groups, .top = largest + 1, .step = NEAR_STEP};
     first.guess = largest > NEAR_RANGE ? largest - NEAR_RANGE : 0;
-    sift->climb(top, groups, &first);
+    sift_climb(sift, top, groups, &first);
     search->bits = first.bits;
     search->guess = first.bits + 2 * NEAR_STEP; /* the elements of all groups are some more than these */
 }
@@ -137,7 +137,7 @@ void choose_block(const struct block_context *context, const float *x, size_t co
             near[i] = x[chosen->index[i]];
         search.count = chosen->listed;
         search.top = context->kernels->quant->largest(near, chosen->listed) + 1;
-        sift->climb(near, chosen->listed, &search);
+        sift_climb(sift, near, chosen->listed, &search);
         chosen->cut = cut_of(&search);
         if (chosen->listed > keep)
             strike(chosen, 0);
@@ -145,7 +145,7 @@ void choose_block(const struct block_context *context, const float *x, size_t co
     } else {
         search.bits = 0;
         search.count = count;
-        sift->climb(x, count, &search);
+        sift_climb(sift, x, count, &search);
         chosen->cut = cut_of(&search);
         chosen->at = chosen->listed = 0;
     }

@@ -296,7 +296,7 @@ static void out_store(const struct pass *pass, size_t at, size_t count, const fl
         return;
     }
     uint8_t *to = (uint8_t *)out->out + at * dtype_size(out->dtype);
-    pass->context.kernels->narrow[out->dtype](to, sum, count);
+    pass->context.kernels->narrow(out->dtype, to, sum, count);
 }
 
 /* A power of two has an exact inverse, and to multiply is faster and gives the same bits. */
@@ -306,9 +306,9 @@ static void divide(const struct kernels *kernels, float *x, size_t count, float 
     if (divisor == 1.0f)
         return;
     if (divisor <= DIVISOR_INVERTED_MAX && frexpf(divisor, &exponent) == 0.5f)
-        kernels->multiply_f32(x, count, 1.0 / (double)divisor);
+        kernels->multiply(HEARTH_F32, x, count, 1.0 / (double)divisor);
     else
-        kernels->divide_f32(x, count, (double)divisor);
+        kernels->divide(HEARTH_F32, x, count, (double)divisor);
 }
 
 static int decode_blocks(const struct pass *pass, float *scratch)

@@ -36,7 +36,7 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
     const float *e = feed->e ? (const float *)feed->e + offset : NULL;
     if (feed->dtype == HEARTH_F32)
         return kernels->quant->load(acc, (const float *)feed->x + offset, e, count, feed->gain);
-    kernels->widen[feed->dtype](acc, (const uint8_t *)feed->x + offset * dtype_size(feed->dtype), count);
+    kernels->widen(feed->dtype, acc, (const uint8_t *)feed->x + offset * dtype_size(feed->dtype), count);
     return kernels->quant->load(acc, acc, e, count, feed->gain);
 }
 
@@ -71,7 +71,7 @@ void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out
     for (size_t n; count > 0; count -= n, x += n, target += n * size) {
         n = count < PUT_MAX ? count : PUT_MAX;
         if (dtype != HEARTH_F64)
-            kernels->narrow[dtype](piece, x, n);
+            kernels->narrow(dtype, piece, x, n);
         else
             for (size_t i = 0; i < n; i++)
                 piece[i] = (double)x[i];
@@ -93,7 +93,7 @@ void add_left(const struct kernels *kernels, const struct feed *feed, size_t off
         return;
     if (feed->dtype != HEARTH_F64) {
         float *e_new = (float *)feed->e_new + offset;
-        kernels->reduce[HEARTH_F32][KERNEL_SUM](e_new, e_new, left, count);
+        kernels->reduce(HEARTH_F32, KERNEL_SUM, e_new, e_new, left, count);
         return;
     }
     double *e_new = (double *)feed->e_new + offset;

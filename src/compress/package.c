@@ -162,7 +162,7 @@ static size_t first_unfit(const struct package *package, const void *x)
             memcpy(&wide, at, sizeof wide);
             narrow = (float)wide;
         } else {
-            kernels->widen[package->dtype](&narrow, at, 1);
+            kernels->widen(package->dtype, &narrow, at, 1);
         }
         if (!isfinite(narrow))
             break;
@@ -482,7 +482,7 @@ static bool spread(const struct sparse *list, enum hearth_dtype dtype, size_t co
         if (dtype == HEARTH_F64)
             memcpy(at, &wide, sizeof wide);
         else
-            kernels->narrow[dtype](at, &list->value[i], 1);
+            kernels->narrow(dtype, at, &list->value[i], 1);
     }
     return true;
 }

@@ -134,7 +134,7 @@ static void load_row(const struct kernels *kernels, const struct feed *feed, con
     if (feed->dtype == HEARTH_F32)
         row.x = (const float *)feed->x + offset;
     else
-        kernels->widen[feed->dtype](wide, (const uint8_t *)feed->x + offset * sizeof(uint16_t), count);
+        kernels->widen(feed->dtype, wide, (const uint8_t *)feed->x + offset * sizeof(uint16_t), count);
     kernels->matrix->load(&row, q, count, sum);
 }
 

@@ -1,55 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts handshakes and names strangers. */
+/* Counts handshakes, names sources. */
 #include "connect/admission_log.h"
 
 #include <inttypes.h>
 
-void guard_init(struct guard *guard, const struct log *log, int more)
+void admission_log_init(struct admission_log *log, const struct log *target, int more)
 {
-    *guard = (struct guard){.log = *log};
-    admission_init(&guard->admission, more);
+    *log = (struct admission_log){.log = *target};
+    admission_init(&log->admission, more);
 }
 
-void guard_tick(struct guard *guard, uint64_t now_ns)
+void admission_log_tick(struct admission_log *log, uint64_t now_ns)
 {
-    guard->now_ns = now_ns;
-    if (guard->untold == 0 || now_ns < guard->told_ns + NS_PER_S)
+    log->now_ns = now_ns;
+    if (log->unreported == 0 || now_ns < log->reported_ns + NS_PER_S)
         return;
-    log_write(&guard->log, HEARTH_LOG_WARN, "HEARTH-BUSY",
+    log_write(&log->log, HEARTH_LOG_WARN, "HEARTH-BUSY",
               "%" PRIu64 " handshakes were put off: more than %d a second, or too many from one source",
-              guard->untold, ADMISSION_PER_S);
-    guard->untold = 0;
-    guard->told_ns = now_ns;
+              log->unreported, ADMISSION_PER_S);
+    log->unreported = 0;
+    log->reported_ns = now_ns;
 }
 
-bool guard_admit(struct guard *guard, uint64_t source, bool weak)
+bool admission_log_admit(struct admission_log *log, uint64_t source, bool weak)
 {
-    bool admitted = admission_take(&guard->admission, source, weak, guard->now_ns);
+    bool admitted = admission_take(&log->admission, source, weak, log->now_ns);
 
-    guard->refused += !admitted;
-    guard->untold += !admitted;
+    log->refused += !admitted;
+    log->unreported += !admitted;
     return admitted;
 }
 
-/* Whether the log should hear of this source now. */
-static bool is_new(struct guard *guard, uint64_t source)
+/* Whether this source is to be named now. */
+static bool is_new(struct admission_log *log, uint64_t source)
 {
-    for (int i = 0; i < guard->named_count; i++)
-        if (guard->named[i] == source)
+    for (int i = 0; i < log->named_count; i++)
+        if (log->named[i] == source)
             return false;
-    if (guard->named_count == GUARD_NAMED_MAX)
+    if (log->named_count == ADMISSION_LOG_SOURCES)
         return false;
-    guard->named[guard->named_count++] = source;
+    log->named[log->named_count++] = source;
     return true;
 }
 
-void guard_complain(struct guard *guard, const struct sock_addr *from, const char *why)
+void admission_log_complain(struct admission_log *log, const struct sock_addr *from, const char *why)
 {
     char text[SOCK_TEXT_MAX];
-    bool first = is_new(guard, sock_addr_network(from));
+    bool first = is_new(log, sock_addr_network(from));
 
     sock_addr_text(from, text, sizeof text);
-    log_write(&guard->log, first ? HEARTH_LOG_WARN : HEARTH_LOG_DEBUG, "HEARTH-STRANGER",
+    log_write(&log->log, first ? HEARTH_LOG_WARN : HEARTH_LOG_DEBUG, "HEARTH-STRANGER",
               "%s is sent away: %s%s", text, why,
-              first && guard->named_count == GUARD_NAMED_MAX ? " (more strangers are not named)" : "");
+              first && log->named_count == ADMISSION_LOG_SOURCES ? " (more strangers are not named)" : "");
 }

@@ -4,7 +4,7 @@
 
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/tcp_facts.h"
+#include "os/sock.h"
 
 struct dial_socket {
     int fd;                       /* -1: the stream has it, or there is none */
@@ -100,7 +100,7 @@ static enum dial_fault fault_of(const struct dial_socket *s, int status)
 
 static bool connected(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
 {
-    struct secure_stream_setup setup = {
+    struct session_setup setup = {
         .heap = driver->heap,
         .credentials = s->request.credentials,
         .role = CHANNEL_DIALS,
@@ -184,11 +184,7 @@ static void dropped(struct dial_driver *driver, const struct dial_order *order, 
 
 static struct sock_wait wait_for(const struct dial_socket *s)
 {
-    return (struct sock_wait){
-        .fd = s->stream ? secure_stream_fd(s->stream) : s->fd,
-        .want_recv = s->stream,
-        .want_send = !s->stream || secure_stream_wants_send(s->stream),
-    };
+    return s->stream ? secure_stream_wait(s->stream) : (struct sock_wait){.fd = s->fd, .want_send = true};
 }
 
 void dial_pump(struct dial_driver *driver, uint64_t now_ns)

@@ -129,7 +129,7 @@ void dialer_connected(struct dialer *d, struct dial_target *t, uint64_t now_ns);
 /* The handshake is done: from now on the attempt has no deadline but its owner's, and keeps its place. */
 void dialer_secured(struct dialer *d, struct dial_target *t, uint64_t now_ns);
 /* The end of an attempt; harmless where there is none. Kept: the target is not wanted any more.
- * Cancelled: nobody is to blame. Failed: after a pause; with no attempt it is only put off. */
+ * Cancelled: no failure is counted. Failed: after a pause; with no attempt it is only put off. */
 void dialer_kept(struct dialer *d, struct dial_target *t, uint64_t round_trip_ns, uint64_t now_ns);
 void dialer_cancelled(struct dialer *d, struct dial_target *t);
 void dialer_failed(struct dialer *d, struct dial_target *t, enum dial_fault fault, uint64_t now_ns);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listens, and hears out whoever comes: a handshake and a few bytes, within a time, from a bounded number at
- * once. */
+/* Accepts, makes handshakes, reads first words: each within a time, a bounded number at once. */
 #include "connect/half_open.h"
 
 #include <assert.h>
 #include <string.h>
-
-#include "connect/admission_log.h"
 
 #define BACKLOG      512
 #define ACCEPTS_MAX  32                /* of each listener, each time they are pumped */
@@ -21,7 +18,7 @@ struct stranger {
     uint64_t source;  /* sock_addr_network */
     uint64_t came;    /* counts them */
     uint64_t came_ns; /* and when */
-    bool admitted;    /* it knocked as only members can, and we spend work on it */
+    bool admitted;    /* its knock was right, and we spend work on it */
     uint64_t deadline_ns;
     size_t got, wants;
     uint8_t *bytes; /* [words_max] */
@@ -29,31 +26,54 @@ struct stranger {
 
 struct half_open {
     struct half_open_setup setup;
-    struct guard guard;
+    struct admission_log admissions;
     const struct credentials *credentials;
-    int fd, local_fd;
+    struct half_open_listener {
+        int fd;
+        bool local; /* a unix socket */
+        bool lent;
+    } listeners[HALF_OPEN_LISTENERS];
+    int listener_count;
     struct sock_addr bound;
-    bool settled;   /* no handshakes are made: whoever comes is closed */
-    uint64_t count; /* of all that came */
-    bool deaf;      /* nobody is accepted, until then: */
-    uint64_t deaf_until_ns;
-    uint8_t *words; /* of all places */
+    bool settled;           /* no handshakes are made: connections are closed as they come */
+    uint64_t count;         /* of all that came */
+    uint64_t deaf_until_ns; /* none is accepted before; 0: the system has descriptors */
+    uint8_t *words;         /* of all places */
     struct stranger strangers[HALF_OPEN_PLACES];
 };
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
-/* Taken ports are passed over. */
-static int listen_somewhere(struct half_open *half_open, struct error *error)
+void half_open_add(struct half_open *h, int fd, bool lent)
 {
-    const struct half_open_setup *setup = &half_open->setup;
+    struct sock_addr at;
+    bool local = sock_local(fd, &at) == HEARTH_OK && sock_addr_family(&at) == SOCK_UNIX;
+
+    assert(h->listener_count < HALF_OPEN_LISTENERS);
+    h->listeners[h->listener_count++] = (struct half_open_listener){.fd = fd, .local = local, .lent = lent};
+}
+
+int half_open_listen(struct half_open *h, const struct sock_addr *addr, struct error *error)
+{
+    bool local = sock_addr_family(addr) == SOCK_UNIX;
+    int fd, status = sock_listen(addr, BACKLOG, &fd, local ? NULL : &h->bound, error);
+
+    if (status == HEARTH_OK)
+        half_open_add(h, fd, false);
+    return status;
+}
+
+/* Taken ports are passed over. */
+static int listen_somewhere(struct half_open *h, struct error *error)
+{
+    const struct half_open_setup *setup = &h->setup;
     struct sock_addr addr = setup->listen;
     uint16_t first = sock_addr_port(&addr);
     char text[SOCK_TEXT_MAX];
 
     for (uint32_t i = 0; i <= setup->port_tries && first + i <= UINT16_MAX; i++) {
         sock_addr_set_port(&addr, (uint16_t)(first + i));
-        int status = sock_listen(&addr, BACKLOG, &half_open->fd, &half_open->bound, error);
+        int status = half_open_listen(h, &addr, error);
         if (status != HEARTH_LIMIT || first == 0)
             return status;
     }
@@ -66,26 +86,25 @@ static int listen_somewhere(struct half_open *half_open, struct error *error)
 
 int half_open_open(const struct half_open_setup *setup, struct half_open **out, struct error *error)
 {
-    struct half_open *half_open = heap_alloc(setup->heap, 1, sizeof *half_open);
+    struct half_open *h = heap_alloc(setup->heap, 1, sizeof *h);
     uint8_t *words = heap_alloc_raw(setup->heap, HALF_OPEN_PLACES, setup->words_max);
 
-    if (!half_open || !words) {
-        heap_free(half_open);
+    if (!h || !words) {
+        heap_free(h);
         heap_free(words);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
     }
-    half_open->setup = *setup;
-    guard_init(&half_open->guard, &setup->log, 0);
-    half_open->fd = half_open->local_fd = -1;
-    half_open->words = words;
+    h->setup = *setup;
+    admission_log_init(&h->admissions, &setup->log, setup->burst);
+    h->words = words;
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
-        half_open->strangers[i].fd = -1;
-    int status = setup->listen.len > 0 ? listen_somewhere(half_open, error) : HEARTH_OK;
+        h->strangers[i].fd = -1;
+    int status = setup->listen.len > 0 ? listen_somewhere(h, error) : HEARTH_OK;
     if (status) {
-        half_open_close(half_open);
+        half_open_close(h);
         return status;
     }
-    *out = half_open;
+    *out = h;
     return HEARTH_OK;
 }
 
@@ -99,141 +118,140 @@ static void stranger_free(struct stranger *s)
     s->fd = -1;
 }
 
-/* For reasons that are nobody's concern: it left, it was slow. */
-static void stranger_close(struct half_open *half_open, struct stranger *s, const char *why)
+/* For reasons that need no warning: it left, it was slow. */
+static void stranger_close(struct stranger *s, const char *why)
 {
     char text[SOCK_TEXT_MAX];
 
     sock_addr_text(&s->incoming.from, text, sizeof text);
-    log_write(&half_open->setup.log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text, why);
+    log_write(&s->half_open->setup.log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text,
+              why);
     stranger_free(s);
 }
 
-static void strangers_close(struct half_open *half_open, const char *why)
+void half_open_settle(struct half_open *h, const char *why)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
-        if (half_open->strangers[i].fd >= 0)
-            stranger_close(half_open, &half_open->strangers[i], why);
+        if (h->strangers[i].fd >= 0)
+            stranger_close(&h->strangers[i], why);
+    h->settled = true;
 }
 
-void half_open_close(struct half_open *half_open)
+/* From this one on. */
+static void listeners_close(struct half_open *h, int first)
 {
-    if (!half_open)
+    for (int i = first; i < h->listener_count; i++)
+        if (!h->listeners[i].lent)
+            sock_unlisten(h->listeners[i].fd);
+    h->listener_count = first;
+}
+
+void half_open_unlisten(struct half_open *h)
+{
+    half_open_settle(h, "the port is closed");
+    listeners_close(h, 0);
+}
+
+void half_open_close(struct half_open *h)
+{
+    if (!h)
         return;
-    strangers_close(half_open, "the node closes");
-    half_open_close_local(half_open);
-    if (half_open->fd >= 0)
-        sock_unlisten(half_open->fd);
-    heap_free(half_open->words);
-    heap_free(half_open);
+    half_open_unlisten(h);
+    heap_free(h->words);
+    heap_free(h);
 }
 
-int half_open_fd(const struct half_open *half_open)
+void half_open_close_local(struct half_open *h)
 {
-    return half_open->fd;
+    int count = h->listener_count;
+
+    if (count > 0 && h->listeners[count - 1].local)
+        listeners_close(h, count - 1);
 }
 
-struct sock_addr half_open_addr(const struct half_open *half_open)
+int half_open_fd(const struct half_open *h)
 {
-    return half_open->bound;
+    bool listens = h->listener_count > 0 && !h->listeners[0].local;
+
+    return listens ? h->listeners[0].fd : -1;
 }
 
-int half_open_open_local(struct half_open *half_open, const struct sock_addr *addr, struct error *error)
+struct sock_addr half_open_addr(const struct half_open *h)
 {
-    struct sock_addr bound;
-
-    return sock_listen(addr, BACKLOG, &half_open->local_fd, &bound, error);
+    return h->bound;
 }
 
-void half_open_close_local(struct half_open *half_open)
+void half_open_trust(struct half_open *h, const struct credentials *credentials)
 {
-    if (half_open->local_fd >= 0)
-        sock_unlisten(half_open->local_fd);
-    half_open->local_fd = -1;
+    h->credentials = credentials;
 }
 
-void half_open_trust(struct half_open *half_open, const struct credentials *credentials)
+struct admission_log *half_open_admissions(struct half_open *h)
 {
-    half_open->credentials = credentials;
-}
-
-void half_open_settle(struct half_open *half_open, const char *why)
-{
-    strangers_close(half_open, why);
-    half_open->settled = true;
-}
-
-void half_open_complain(struct half_open *half_open, const struct sock_addr *from, const char *why)
-{
-    guard_complain(&half_open->guard, from, why);
-}
-
-uint64_t half_open_put_off(const struct half_open *half_open)
-{
-    return half_open->guard.refused;
+    return &h->admissions;
 }
 
 /* ---- strangers ---------------------------------------------------------------------------------------- */
 
-static int neighbours(const struct half_open *half_open, const struct stranger *s)
+static int neighbours(const struct half_open *h, const struct stranger *s)
 {
     int count = 0;
 
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
-        count += half_open->strangers[i].fd >= 0 && half_open->strangers[i].source == s->source;
+        count += h->strangers[i].fd >= 0 && h->strangers[i].source == s->source;
     return count;
 }
 
-/* Whether it may lose its place to another. Connections whom the owner has not taken yet stay: they are few
- * and are taken at once. So do those who have knocked as only members can, for a while: where many members
- * come from one address, they would push out each other in the middle of their handshakes. */
-static bool may_go(const struct half_open *half_open, const struct stranger *s)
+/* Whether it may lose its place to another. Connections that the owner has not taken yet stay: they are few
+ * and are taken at once. So do those whose knock was right, for a while: many members that come from one
+ * address would evict each other in the middle of their handshakes. */
+static bool may_go(const struct half_open *h, const struct stranger *s)
 {
-    return s->fd >= 0 && !s->through && !(s->admitted && half_open->guard.now_ns < s->came_ns + ADMITTED_NS);
+    return s->fd >= 0 && !s->through && !(s->admitted && h->admissions.now_ns < s->came_ns + ADMITTED_NS);
 }
 
-/* The place of one who goes: of the source that holds most, the one that came first. -1: none of them may
- * go, and nobody else goes instead. */
-static int place_taken(const struct half_open *half_open)
+/* The place of the connection to evict: of the source that holds most, the oldest. -1: none of that source
+ * may go, and no other goes instead. */
+static int place_taken(const struct half_open *h)
 {
-    const struct stranger *all = half_open->strangers;
+    const struct stranger *all = h->strangers;
     int place = -1, most = 0;
 
     for (int i = 0; i < HALF_OPEN_PLACES; i++) {
-        int count = neighbours(half_open, &all[i]);
+        int count = neighbours(h, &all[i]);
         if (count < most)
             continue;
         if (count > most)
             place = -1;
         most = count;
-        if (may_go(half_open, &all[i]) && (place < 0 || all[i].came < all[place].came))
+        if (may_go(h, &all[i]) && (place < 0 || all[i].came < all[place].came))
             place = i;
     }
     return place;
 }
 
-/* A place for one more; -1: until there is one he waits where the system keeps him. */
-static int place_find(const struct half_open *half_open)
+/* A place for one more; -1: none now, it waits in the system's backlog. */
+static int place_find(const struct half_open *h)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
-        if (half_open->strangers[i].fd < 0)
+        if (h->strangers[i].fd < 0)
             return i;
-    return place_taken(half_open);
+    return place_taken(h);
 }
 
 static bool stranger_admit(void *arg, bool weak)
 {
     struct stranger *s = arg;
 
-    s->admitted = guard_admit(&s->half_open->guard, s->source, weak);
+    s->admitted = admission_log_admit(&s->half_open->admissions, s->source, weak);
     return s->admitted;
 }
 
-static bool stranger_open(struct half_open *half_open, struct stranger *s)
+static bool stranger_open(struct stranger *s)
 {
-    struct secure_stream_setup setup = {
-        .heap = half_open->setup.heap,
-        .credentials = half_open->credentials,
+    struct session_setup setup = {
+        .heap = s->half_open->setup.heap,
+        .credentials = s->half_open->credentials,
         .role = CHANNEL_LISTENS,
         .admit = stranger_admit,
         .admit_arg = s,
@@ -245,15 +263,19 @@ static bool stranger_open(struct half_open *half_open, struct stranger *s)
     return false;
 }
 
-static void stranger_refuse(struct half_open *half_open, struct stranger *s, const char *why)
+static void stranger_refuse(struct stranger *s, const char *why)
 {
-    half_open_complain(half_open, &s->incoming.from, why);
+    const struct iovec *answer = &s->half_open->setup.mixed_answer;
+
+    if (answer->iov_len > 0 && secure_stream_mixed(s->incoming.stream))
+        (void)sock_send(s->fd, answer, 1);
+    admission_log_complain(&s->half_open->admissions, &s->incoming.from, why);
     stranger_free(s);
 }
 
-static void stranger_judge(struct half_open *half_open, struct stranger *s)
+static void stranger_judge(struct stranger *s)
 {
-    const struct half_open_setup *setup = &half_open->setup;
+    const struct half_open_setup *setup = &s->half_open->setup;
     const char *why = "";
 
     switch (setup->judge(setup->arg, &s->incoming, s->bytes, s->got, &s->wants, &why)) {
@@ -264,7 +286,7 @@ static void stranger_judge(struct half_open *half_open, struct stranger *s)
         s->through = true;
         break;
     case HALF_OPEN_AWAY:
-        stranger_close(half_open, s, why);
+        stranger_close(s, why);
         break;
     case HALF_OPEN_TAKEN:
         s->incoming.stream = NULL;
@@ -274,7 +296,7 @@ static void stranger_judge(struct half_open *half_open, struct stranger *s)
 }
 
 /* Reads what is there, never beyond what the owner wants. */
-static void stranger_listen(struct half_open *half_open, struct stranger *s)
+static void stranger_listen(struct stranger *s)
 {
     while (s->fd >= 0 && !s->through) {
         ssize_t len = secure_stream_recv(s->incoming.stream, s->bytes + s->got, s->wants - s->got);
@@ -282,147 +304,154 @@ static void stranger_listen(struct half_open *half_open, struct stranger *s)
             return;
         if (len > 0) {
             s->got += (size_t)len;
-            stranger_judge(half_open, s);
+            stranger_judge(s);
         } else if (secure_stream_mixed(s->incoming.stream)) {
-            stranger_refuse(half_open, s, secure_stream_mixed_text(s->incoming.stream));
+            stranger_refuse(s, secure_stream_mixed_text(s->incoming.stream));
         } else {
-            stranger_close(half_open, s, "it left");
+            stranger_close(s, "it closed the connection");
         }
     }
 }
 
-static void stranger_hear(struct half_open *half_open, struct stranger *s)
+static void stranger_hear(struct stranger *s)
 {
     struct error error;
 
-    if (!s->incoming.stream && !stranger_open(half_open, s))
+    if (!s->incoming.stream && !stranger_open(s))
         return;
     int status = secure_stream_pump(s->incoming.stream, &error);
     if (status == HEARTH_OK)
-        stranger_listen(half_open, s);
+        stranger_listen(s);
     else if (status == HEARTH_PROTOCOL)
-        stranger_refuse(half_open, s, error.text);
+        stranger_refuse(s, error.text);
     else if (status != HEARTH_PENDING)
-        stranger_close(half_open, s, error.text);
+        stranger_close(s, error.text);
+}
+
+enum half_open_verdict half_open_message(const struct message_kinds *kinds, const uint8_t *bytes, size_t len,
+                                         size_t *wants, struct message_header *header, const char **why)
+{
+    if (len < MESSAGE_HEADER_LEN)
+        return HALF_OPEN_MORE;
+    if (message_header_decode(header, bytes, kinds, why))
+        return HALF_OPEN_AWAY;
+    *wants = MESSAGE_HEADER_LEN + header->len;
+    if (len < *wants)
+        return HALF_OPEN_MORE;
+    *why = "crc: the message was damaged on its way";
+    return message_intact(header, bytes + MESSAGE_HEADER_LEN) ? HALF_OPEN_THROUGH : HALF_OPEN_AWAY;
 }
 
 /* ---- pumping ------------------------------------------------------------------------------------------ */
 
-/* Gives him that place, where another may have to go. */
-static void accept_one(struct half_open *half_open, int place, int fd, const struct sock_addr *from,
-                       bool local)
+/* Gives it that place; the connection that had it is closed. */
+static void accept_one(struct half_open *h, int place, int fd, const struct half_open_incoming *who)
 {
-    struct stranger *s = &half_open->strangers[place];
+    struct stranger *s = &h->strangers[place];
     struct sock_wait wait = {.fd = fd, .want_recv = true};
-    uint64_t now_ns = half_open->guard.now_ns;
+    uint64_t now_ns = h->admissions.now_ns;
 
-    if (half_open->settled) { /* a handshake would cost us something, and lead to nothing */
+    if (h->settled) { /* a handshake would cost something, and lead to nothing */
         sock_close(fd);
         return;
     }
     if (s->fd >= 0)
-        stranger_close(half_open, s, "too many wait, and most of them come from there");
+        stranger_close(s, "too many connections, most of them from this address");
     *s = (struct stranger){
-        .half_open = half_open,
+        .half_open = h,
         .fd = fd,
-        .incoming = {.local = local, .from = *from},
-        .source = local ? 0 : sock_addr_network(from),
-        .came = half_open->count++,
+        .incoming = *who,
+        .source = who->local ? 0 : sock_addr_network(&who->from),
+        .came = h->count++,
         .came_ns = now_ns,
-        .deadline_ns = now_ns + half_open->setup.patience_ns,
-        .wants = half_open->setup.words_first,
-        .bytes = half_open->words + (size_t)place * half_open->setup.words_max,
+        .deadline_ns = now_ns + h->setup.patience_ns,
+        .wants = h->setup.words_first,
+        .bytes = h->words + (size_t)place * h->setup.words_max,
     };
-    if (!local)
+    if (!who->local)
         sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
-    if (local && !sock_same_user(fd))
-        stranger_close(half_open, s, "it runs as another user");
+    if (who->local && !sock_same_user(fd))
+        stranger_close(s, "it runs as another user");
     else if (sock_wait(&wait, 1, 0) > 0)
-        stranger_hear(half_open, s); /* who speaks at once does not stand in the way of others */
+        stranger_hear(s); /* one that speaks at once does not occupy the place for long */
 }
 
-static void accept_some(struct half_open *half_open, int listener, bool local, uint64_t now_ns)
+static void accept_some(struct half_open *h, const struct half_open_listener *listener)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
-        int place = place_find(half_open);
-        struct sock_addr from = {.len = 0};
-        int fd = -1;
-        int status = place >= 0 ? sock_accept(listener, &fd, &from) : HEARTH_PENDING;
+        struct half_open_incoming who = {.local = listener->local};
+        int fd = -1, place = place_find(h);
+        int status = place >= 0 ? sock_accept(listener->fd, &fd, &who.from) : HEARTH_PENDING;
         if (status == HEARTH_PENDING)
             return;
         if (status) {
-            half_open->deaf = true;
-            half_open->deaf_until_ns = now_ns + NO_ACCEPT_NS;
-            log_write(&half_open->setup.log, HEARTH_LOG_WARN, "HEARTH-NO-ACCEPT",
-                      "a connection cannot be taken: the process has too many files open");
+            h->deaf_until_ns = h->admissions.now_ns + NO_ACCEPT_NS;
+            log_write(&h->setup.log, HEARTH_LOG_WARN, "HEARTH-NO-ACCEPT",
+                      "a connection cannot be accepted: the process has too many files open");
             return;
         }
-        accept_one(half_open, place, fd, &from, local);
+        accept_one(h, place, fd, &who);
     }
 }
 
-static bool wants_send(const struct stranger *s)
+/* One that is through waits for its owner. */
+static struct sock_wait wait_for(const struct stranger *s)
 {
-    return s->incoming.stream && secure_stream_wants_send(s->incoming.stream);
+    if (s->incoming.stream && !s->through)
+        return secure_stream_wait(s->incoming.stream);
+    return (struct sock_wait){.fd = s->through ? -1 : s->fd, .want_recv = true};
 }
 
 /* One look at all of them: a stranger that has said nothing costs nothing more. */
-static void strangers_pump(struct half_open *half_open, uint64_t now_ns)
+static void strangers_pump(struct half_open *h, uint64_t now_ns)
 {
     struct sock_wait items[HALF_OPEN_PLACES];
 
-    for (int i = 0; i < HALF_OPEN_PLACES; i++) {
-        const struct stranger *s = &half_open->strangers[i];
-        items[i] =
-            (struct sock_wait){.fd = s->through ? -1 : s->fd, .want_recv = true, .want_send = wants_send(s)};
-    }
+    for (int i = 0; i < HALF_OPEN_PLACES; i++)
+        items[i] = wait_for(&h->strangers[i]);
     (void)sock_wait(items, HALF_OPEN_PLACES, 0);
     for (int i = 0; i < HALF_OPEN_PLACES; i++) {
-        struct stranger *s = &half_open->strangers[i];
+        struct stranger *s = &h->strangers[i];
         if (s->fd < 0 || s->through)
             continue;
         if (items[i].ready)
-            stranger_hear(half_open, s);
+            stranger_hear(s);
         if (s->fd >= 0 && !s->through && now_ns >= s->deadline_ns)
-            stranger_close(half_open, s, "it did not say in time who it is");
+            stranger_close(s, "no handshake and first message in time");
     }
 }
 
-void half_open_pump(struct half_open *half_open, uint64_t now_ns)
+void half_open_pump(struct half_open *h, uint64_t now_ns)
 {
-    guard_tick(&half_open->guard, now_ns);
-    if (half_open_strangers(half_open) > 0)
-        strangers_pump(half_open, now_ns);
-    if (half_open->deaf && now_ns < half_open->deaf_until_ns)
+    admission_log_tick(&h->admissions, now_ns);
+    if (half_open_strangers(h) > 0)
+        strangers_pump(h, now_ns);
+    if (now_ns < h->deaf_until_ns)
         return;
-    half_open->deaf = false;
-    if (half_open->local_fd >= 0)
-        accept_some(half_open, half_open->local_fd, true, now_ns);
-    if (half_open->fd >= 0 && !half_open->deaf)
-        accept_some(half_open, half_open->fd, false, now_ns);
+    h->deaf_until_ns = 0;
+    for (int i = h->listener_count - 1; i >= 0 && h->deaf_until_ns == 0; i--)
+        accept_some(h, &h->listeners[i]);
 }
 
-static void wait_add(struct sock_wait *items, size_t max, size_t *count, int fd, bool want_send)
+static void wait_add(struct sock_wait *items, size_t max, size_t *count, struct sock_wait wait)
 {
-    if (fd >= 0 && *count < max)
-        items[(*count)++] = (struct sock_wait){.fd = fd, .want_recv = true, .want_send = want_send};
+    if (wait.fd >= 0 && *count < max)
+        items[(*count)++] = wait;
 }
 
-size_t half_open_waits(const struct half_open *half_open, struct sock_wait *items, size_t max,
-                       uint64_t *deadline_ns)
+size_t half_open_waits(const struct half_open *h, struct sock_wait *items, size_t max, uint64_t *deadline_ns)
 {
     size_t count = 0;
 
-    /* While nobody can be accepted the listeners would be ready all the time. */
-    bool full = place_find(half_open) < 0;
-    if (!half_open->deaf && !full) {
-        wait_add(items, max, &count, half_open->local_fd, false);
-        wait_add(items, max, &count, half_open->fd, false);
-    } else if (half_open->deaf && half_open->deaf_until_ns < *deadline_ns)
-        *deadline_ns = half_open->deaf_until_ns;
+    /* While none can be accepted the listeners would be ready all the time. */
+    bool full = place_find(h) < 0;
+    for (int i = 0; i < h->listener_count && h->deaf_until_ns == 0 && !full; i++)
+        wait_add(items, max, &count, (struct sock_wait){.fd = h->listeners[i].fd, .want_recv = true});
+    if (h->deaf_until_ns > 0 && h->deaf_until_ns < *deadline_ns)
+        *deadline_ns = h->deaf_until_ns;
     for (int i = 0; i < HALF_OPEN_PLACES; i++) {
-        const struct stranger *s = &half_open->strangers[i];
-        wait_add(items, max, &count, s->fd, wants_send(s));
+        const struct stranger *s = &h->strangers[i];
+        wait_add(items, max, &count, wait_for(s));
         uint64_t due_ns = full && s->admitted ? s->came_ns + ADMITTED_NS : s->deadline_ns;
         if (s->fd >= 0 && due_ns < *deadline_ns)
             *deadline_ns = due_ns;
@@ -430,11 +459,10 @@ size_t half_open_waits(const struct half_open *half_open, struct sock_wait *item
     return count;
 }
 
-bool half_open_take(struct half_open *half_open, struct half_open_incoming *incoming, uint8_t *words,
-                    size_t *len)
+bool half_open_take(struct half_open *h, struct half_open_incoming *incoming, uint8_t *words, size_t *len)
 {
     for (int i = 0; i < HALF_OPEN_PLACES; i++) {
-        struct stranger *s = &half_open->strangers[i];
+        struct stranger *s = &h->strangers[i];
         if (s->fd < 0 || !s->through)
             continue;
         *incoming = s->incoming;
@@ -447,11 +475,11 @@ bool half_open_take(struct half_open *half_open, struct half_open_incoming *inco
     return false;
 }
 
-int half_open_strangers(const struct half_open *half_open)
+int half_open_strangers(const struct half_open *h)
 {
     int count = 0;
 
     for (int i = 0; i < HALF_OPEN_PLACES; i++)
-        count += half_open->strangers[i].fd >= 0;
+        count += h->strangers[i].fd >= 0;
     return count;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Half-open connections that have said a greeting that knows us. What a stranger says is answered only if it
- * is one. */
+/* Judges the first words of half-open connections: only a greeting that means us is answered. */
 #include "connect/listener.h"
 
 #include <assert.h>
@@ -20,7 +19,7 @@ static enum half_open_verdict judge_greeting(struct listener *listener,
     if (greeting_decode(&g, bytes, why))
         return HALF_OPEN_AWAY;
     if (g.kind != GREETING_GREET)
-        *why = "it answers what nobody asked";
+        *why = "its greeting is an answer to no question";
     else if (self->cluster == 0 || g.cluster != self->cluster)
         *why = "it belongs to another cluster";
     else if (g.to != (uint32_t)self->rank || g.to_instance != self->instance)
@@ -48,21 +47,14 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
     return len < GREETING_LEN ? HALF_OPEN_MORE : judge_greeting(arg, incoming, bytes, why);
 }
 
-int listener_open(const struct listener_setup *setup, struct listener **out, struct error *error)
+int listener_open(const struct half_open_setup *setup, struct listener **out, struct error *error)
 {
     struct listener *listener = heap_alloc(setup->heap, 1, sizeof *listener);
-    struct half_open_setup half_open = {
-        .heap = setup->heap,
-        .log = setup->log,
-        .listen = setup->listen,
-        .port_tries = setup->port_tries,
-        .patience_ns = setup->greeting_ns,
-        .words_first = GREETING_LEN,
-        .words_max = GREETING_LEN,
-        .judge = judge,
-        .arg = listener,
-    };
+    struct half_open_setup half_open = *setup;
 
+    half_open.words_first = half_open.words_max = GREETING_LEN;
+    half_open.judge = judge;
+    half_open.arg = listener;
     if (!listener)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
     int status = half_open_open(&half_open, &listener->half_open, error);
@@ -78,7 +70,6 @@ void listener_close(struct listener *listener)
 {
     if (!listener)
         return;
-    half_open_settle(listener->half_open, "the node closes");
     half_open_close(listener->half_open);
     heap_free(listener);
 }
@@ -98,7 +89,7 @@ int listener_open_local(struct listener *listener, struct error *error)
     struct sock_addr addr;
 
     listener_local_addr(listener->self.cluster, listener->self.rank, &addr);
-    return half_open_open_local(listener->half_open, &addr, error);
+    return half_open_listen(listener->half_open, &addr, error);
 }
 
 void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,

@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node's listening sockets and connections that have not greeted yet. For the mesh: who greeted, and the
- * unix socket that is there only while joining. */
+/* A node's listening sockets. The mesh takes the connections that have greeted; the unix socket is open only
+ * while joining. */
 #pragma once
 
 #include "connect/half_open.h"
 #include "wire/greeting.h"
 
-struct listener_setup {
-    struct heap *heap;
-    struct log log;
-    struct sock_addr listen; /* TCP; len 0: none */
-    uint16_t port_tries;     /* a taken port moves to the next, so often */
-    uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
-};
-
-/* Whom greetings must mean. */
+/* The member that greetings must name. */
 struct listener_self {
     uint64_t cluster, instance;
     int rank;
     const struct credentials *credentials; /* NULL: plain; lent until listener_settle */
 };
 
-/* One that has greeted us by our names; its 64 bytes are read, nothing behind them. Who it is,
- * secure_stream_peer says where it was proven. */
+/* A connection that has greeted us; nothing behind its 64 bytes is read. */
 struct incoming {
     struct secure_stream *stream;
     bool local; /* a unix socket of our own user */
@@ -30,21 +21,22 @@ struct incoming {
     struct greeting greeting;
 };
 
-/* Whoever drives the node pumps its half-open connections: after the mesh is made strangers are still heard,
- * bounded in number, time and memory, and sent away. */
+/* The node pumps its half-open connections after the mesh is made, too: later ones are refused, bounded in
+ * number, time and memory. */
 struct listener {
     struct half_open *half_open;
     struct listener_self self; /* PRIVATE; cluster 0: not known yet */
     bool receiving;            /* PRIVATE */
 };
 
-int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
+/* The first words are a greeting: what is said of words and their judge in the setup does not matter. */
+int MUST_CHECK listener_open(const struct half_open_setup *setup, struct listener **out, struct error *error);
 void listener_close(struct listener *listener);
 
 /* From now on connections are kept for listener_take. Before this, none is. */
 void listener_receive(struct listener *listener, const struct listener_self *self);
-/* Nobody is let in any more, and the unix socket is closed. Plain: who greets is told that we are joined.
- * Else strangers are closed as they come: no handshake is made any more. */
+/* The mesh is made; the unix socket is closed. Plain: a greeting is answered with GREETING_JOINED. Else
+ * connections are closed as they come, without a handshake. */
 void listener_settle(struct listener *listener);
 /* Listens for members of this host too. */
 int MUST_CHECK listener_open_local(struct listener *listener, struct error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves bytes between a socket and whoever reads messages from it; in between, a channel, or nothing. */
+/* Moves bytes between a socket and its owner, through a channel unless it is plain. */
 #include "connect/secure_stream.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include "security/records.h"
 #include "security/vault.h"
 
-#define TLS_HANDSHAKE 0x16 /* the first byte of whoever begins with TLS */
-#define PLAIN_START   'H'  /* of whoever begins with a message of ours */
+#define TLS_HANDSHAKE 0x16 /* the first byte of TLS */
+#define PLAIN_START   'H'  /* the first byte of a control message */
 #define READ_BYTES    2048 /* at once; a handshake has less */
 
 struct secure_stream {
@@ -22,21 +22,14 @@ struct secure_stream {
     size_t left_len, left_sent;
 };
 
-int secure_stream_open(const struct secure_stream_setup *setup, int fd, struct secure_stream **out)
+int secure_stream_open(const struct session_setup *setup, int fd, struct secure_stream **out)
 {
-    struct channel_setup channel = {
-        .heap = setup->heap,
-        .credentials = setup->credentials,
-        .role = setup->role,
-        .to = setup->to,
-        .admit = setup->role == CHANNEL_LISTENS ? setup->admit : NULL,
-        .admit_arg = setup->admit_arg,
-    };
+    struct session_setup channel = *setup;
     struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof *t);
     struct error error;
 
     if (setup->role == CHANNEL_LISTENS && sock_local(fd, &channel.at) != HEARTH_OK)
-        channel.at.len = 0; /* then nobody has dialled it */
+        channel.at.len = 0; /* a pair of sockets, in tests */
     if (!t || (setup->credentials && channel_open(&channel, &t->channel, &error) != HEARTH_OK)) {
         heap_free(t);
         sock_close(fd);
@@ -208,7 +201,7 @@ static int lost(const struct secure_stream *t, struct error *error)
         "it closed the connection without an answer to our handshake: is it Hearth, and not plain?");
 }
 
-/* Reads first: the last words of whoever closed are worth more than that it closed. */
+/* Reads first: the last message of a peer says more than that it closed. */
 static int shake(struct secure_stream *t, struct error *error)
 {
     int sending, status;
@@ -247,6 +240,11 @@ const struct identity *secure_stream_peer(const struct secure_stream *t)
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
+
+struct sock_wait secure_stream_wait(const struct secure_stream *t)
+{
+    return (struct sock_wait){.fd = t->fd, .want_recv = true, .want_send = secure_stream_wants_send(t)};
+}
 
 int secure_stream_fd(const struct secure_stream *t)
 {

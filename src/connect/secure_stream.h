@@ -9,22 +9,14 @@
 
 struct secure_stream;
 
-struct secure_stream_setup {
-    struct heap *heap;
-    const struct credentials *credentials; /* NULL: plain */
-    enum channel_role role;
-    struct knock_target to;  /* whom we dialled, as in credentials.h */
-    session_admit_fn *admit; /* the same */
-    void *admit_arg;
-};
-/* Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */
-int MUST_CHECK secure_stream_open(const struct secure_stream_setup *setup, int fd,
-                                  struct secure_stream **out);
+/* No credentials: plain; `at` is found out. Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */
+int MUST_CHECK secure_stream_open(const struct session_setup *setup, int fd, struct secure_stream **out);
 /* Sends what can still be sent at once (a refusal), closes. NULL is allowed. */
 void secure_stream_close(struct secure_stream *stream);
 
 int secure_stream_fd(const struct secure_stream *stream);
-bool secure_stream_wants_send(const struct secure_stream *stream); /* bytes wait for room */
+bool secure_stream_wants_send(const struct secure_stream *stream);       /* bytes wait for room */
+struct sock_wait secure_stream_wait(const struct secure_stream *stream); /* what to poll for */
 /* Moves what can be moved. HEARTH_PENDING: the handshake goes on. HEARTH_OK: it is done. Else why not, in
  * words that go on after the peer's name ("10.0.0.7: it has another secret ..."), as channel_input;
  * HEARTH_PEER_LOST also when the socket has ended. */

@@ -13,7 +13,7 @@ struct reader reader_of(const void *bytes, size_t len)
 struct writer writer_of(void *bytes, size_t len)
 {
     uint8_t *at = bytes;
-    return (struct writer){.at = at, .end = len > 0 ? at + len : at};
+    return (struct writer){.at = at, .end = len > 0 ? at + len : at, .start = at};
 }
 
 size_t reader_left(const struct reader *r)
@@ -128,4 +128,9 @@ void put_bytes(struct writer *w, const void *source, size_t len)
     uint8_t *bytes = writer_take(w, len);
     if (bytes)
         memcpy(bytes, source, len);
+}
+
+size_t writer_len(const struct writer *w)
+{
+    return w->bad ? 0 : (size_t)(w->at - w->start);
 }

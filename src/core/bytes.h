@@ -21,8 +21,7 @@ static inline uint32_t load_u32(const uint8_t *b)
 
 static inline uint64_t load_u64(const uint8_t *b)
 {
-    return (uint64_t)b[0] | (uint64_t)b[1] << 8 | (uint64_t)b[2] << 16 | (uint64_t)b[3] << 24 |
-           (uint64_t)b[4] << 32 | (uint64_t)b[5] << 40 | (uint64_t)b[6] << 48 | (uint64_t)b[7] << 56;
+    return load_u32(b) | (uint64_t)load_u32(b + 4) << 32;
 }
 
 static inline double load_f64(const uint8_t *b)
@@ -49,14 +48,8 @@ static inline void store_u32(uint8_t *b, uint32_t v)
 
 static inline void store_u64(uint8_t *b, uint64_t v)
 {
-    b[0] = (uint8_t)v;
-    b[1] = (uint8_t)(v >> 8);
-    b[2] = (uint8_t)(v >> 16);
-    b[3] = (uint8_t)(v >> 24);
-    b[4] = (uint8_t)(v >> 32);
-    b[5] = (uint8_t)(v >> 40);
-    b[6] = (uint8_t)(v >> 48);
-    b[7] = (uint8_t)(v >> 56);
+    store_u32(b, (uint32_t)v);
+    store_u32(b + 4, (uint32_t)(v >> 32));
 }
 
 static inline void store_f64(uint8_t *b, double v)
@@ -73,7 +66,7 @@ struct reader {
     bool bad;
 };
 struct writer {
-    uint8_t *at, *end;
+    uint8_t *at, *end, *start;
     bool bad;
 };
 
@@ -94,6 +87,7 @@ void put_u32(struct writer *w, uint32_t v);
 void put_u64(struct writer *w, uint64_t v);
 void put_f64(struct writer *w, double v);
 void put_bytes(struct writer *w, const void *source, size_t len);
+size_t writer_len(const struct writer *w); /* bytes written; 0 after an overrun */
 
 /* Whether all of them are 0; takes the same time whatever they are. */
 static inline bool bytes_zero(const uint8_t *bytes, size_t len)

@@ -4,7 +4,7 @@
  * meet, whatever numbers callers choose (docs/payloads.md). */
 #pragma once
 
-#include <stdint.h>
+#include "core/hash.h"
 
 enum id_label {
     ID_SPLIT = 1,         /* group: of parent; number of the split, color */
@@ -20,4 +20,8 @@ enum id_label {
     ID_LABELS
 };
 
-uint64_t derived_id(enum id_label label, uint64_t parent, uint64_t first, uint64_t second);
+/* Labels come first in the running hash, so that ids of two kinds never share a beginning. */
+static inline uint64_t derived_id(enum id_label label, uint64_t parent, uint64_t first, uint64_t second)
+{
+    return hash_mix(hash_mix(hash_mix((uint64_t)label, parent), first), second);
+}

@@ -99,22 +99,7 @@ const char *hearth_status_text(int status)
 
 enum hearth_scope hearth_status_scope(int status)
 {
-    if (!status_find(status))
-        return HEARTH_SCOPE_NONE;
-    switch (status / 100) {
-    case -1:
-        return HEARTH_SCOPE_ARGUMENT;
-    case -2:
-        return HEARTH_SCOPE_OPERATION;
-    case -3:
-        return HEARTH_SCOPE_PEER;
-    case -4:
-        return HEARTH_SCOPE_GROUP;
-    case -5:
-        return HEARTH_SCOPE_NODE;
-    default:
-        return HEARTH_SCOPE_NONE;
-    }
+    return status_is_error(status) ? (enum hearth_scope)(status / -100) : HEARTH_SCOPE_NONE;
 }
 
 const char *hearth_reason_name(enum hearth_reason reason)
@@ -124,18 +109,11 @@ const char *hearth_reason_name(enum hearth_reason reason)
 
 enum hearth_reason status_reason(int status)
 {
-    switch (status) {
-    case HEARTH_TIMEOUT:
-        return HEARTH_REASON_TIMED_OUT;
-    case HEARTH_CANCELLED:
-        return HEARTH_REASON_CANCELLED;
-    case HEARTH_NO_MEMORY:
-        return HEARTH_REASON_NO_MEMORY;
-    case HEARTH_CLOSED:
-        return HEARTH_REASON_PEER_LEFT;
-    default:
-        return HEARTH_REASON_NONE;
-    }
+    return status == HEARTH_TIMEOUT     ? HEARTH_REASON_TIMED_OUT
+           : status == HEARTH_CANCELLED ? HEARTH_REASON_CANCELLED
+           : status == HEARTH_NO_MEMORY ? HEARTH_REASON_NO_MEMORY
+           : status == HEARTH_CLOSED    ? HEARTH_REASON_PEER_LEFT
+                                        : HEARTH_REASON_NONE;
 }
 
 void error_clear(struct error *error)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define NODE_ID_LEN 32
 
@@ -18,5 +19,17 @@ struct identity {
     uint64_t instance; /* drawn once per hearth_node_open, never 0 */
 };
 
-bool identity_equal(const struct identity *a, const struct identity *b);
-int identity_compare(const struct identity *a, const struct identity *b); /* a total order: as memcmp */
+/* A total order, as memcmp. */
+static inline int identity_compare(const struct identity *a, const struct identity *b)
+{
+    int order = memcmp(a->node.bytes, b->node.bytes, NODE_ID_LEN);
+
+    if (order != 0)
+        return order;
+    return a->instance < b->instance ? -1 : a->instance > b->instance;
+}
+
+static inline bool identity_equal(const struct identity *a, const struct identity *b)
+{
+    return identity_compare(a, b) == 0;
+}

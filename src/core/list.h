@@ -34,6 +34,15 @@ static inline void list_remove(struct list *item) /* harmless on an element outs
     list_init(item);
 }
 
+static inline struct list *list_pop(struct list *head) /* the first, taken out; NULL: empty */
+{
+    struct list *item = head->next;
+    if (item == head)
+        return NULL;
+    list_remove(item);
+    return item;
+}
+
 /* Walks the list; the element at hand may be removed. `item` and `after` are struct list pointers. */
 #define LIST_EACH(item, after, head)                                                                         \
     for ((item) = (head)->next, (after) = (item)->next; (item) != (head);                                    \

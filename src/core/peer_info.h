@@ -19,7 +19,7 @@
 /* Its id is proven by the handshake of every connection; all else is a hint for people and for plans. */
 struct peer_info {
     struct identity id;  /* node 0: plain */
-    uint64_t machine;    /* os/host_facts.h: one key on two machines was copied; 0: not said */
+    uint64_t machine;    /* os/host.h: one key on two machines was copied; 0: not said */
     uint64_t host_id;    /* os/host.h: equal where memory can be shared */
     uint32_t features;   /* PEER_ bits */
     uint32_t process;    /* its process id, for people */

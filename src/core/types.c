@@ -4,14 +4,15 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[DTYPE_COUNT] = {
-    [HEARTH_F32] = {"f32", 4},   [HEARTH_F64] = {"f64", 8}, [HEARTH_F16] = {"f16", 2},
-    [HEARTH_BF16] = {"bf16", 2}, [HEARTH_I8] = {"i8", 1},   [HEARTH_I32] = {"i32", 4},
-    [HEARTH_I64] = {"i64", 8},   [HEARTH_U8] = {"u8", 1},   [HEARTH_U32] = {"u32", 4},
-    [HEARTH_U64] = {"u64", 8},
+static const char *const dtype_names[DTYPE_COUNT] = {
+    [HEARTH_F32] = "f32", [HEARTH_F64] = "f64", [HEARTH_F16] = "f16", [HEARTH_BF16] = "bf16",
+    [HEARTH_I8] = "i8",   [HEARTH_I32] = "i32", [HEARTH_I64] = "i64", [HEARTH_U8] = "u8",
+    [HEARTH_U32] = "u32", [HEARTH_U64] = "u64",
+};
+
+static const uint8_t dtype_sizes[DTYPE_COUNT] = {
+    [HEARTH_F32] = 4, [HEARTH_F64] = 8, [HEARTH_F16] = 2, [HEARTH_BF16] = 2, [HEARTH_I8] = 1,
+    [HEARTH_I32] = 4, [HEARTH_I64] = 8, [HEARTH_U8] = 1,  [HEARTH_U32] = 4,  [HEARTH_U64] = 8,
 };
 
 static const char *const op_names[OP_COUNT] = {
@@ -30,15 +31,13 @@ static const char *const algo_names[ALGO_COUNT] = {
     [HEARTH_ALGO_EXCHANGE] = "exchange",
 };
 
-/* Index of `name` in the list, or -1. */
+/* Index of `name` in the list, or HEARTH_INVALID, which is negative. */
 static int name_find(const char *const *names, int count, const char *name)
 {
-    if (!name)
-        return -1;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; name && i < count; i++)
         if (strcmp(names[i], name) == 0)
             return i;
-    return -1;
+    return HEARTH_INVALID;
 }
 
 uint32_t hearth_version(void)
@@ -59,7 +58,7 @@ const char *hearth_version_string(void)
 
 size_t dtype_size(enum hearth_dtype dtype)
 {
-    return (unsigned)dtype < DTYPE_COUNT ? dtypes[(unsigned)dtype].size : 0;
+    return (unsigned)dtype < DTYPE_COUNT ? dtype_sizes[(unsigned)dtype] : 0;
 }
 
 size_t hearth_dtype_size(enum hearth_dtype dtype)
@@ -74,7 +73,7 @@ bool op_takes(enum hearth_op op, enum hearth_dtype dtype)
 
 const char *hearth_dtype_name(enum hearth_dtype dtype)
 {
-    return (unsigned)dtype < DTYPE_COUNT ? dtypes[(unsigned)dtype].name : "?";
+    return (unsigned)dtype < DTYPE_COUNT ? dtype_names[(unsigned)dtype] : "?";
 }
 
 const char *hearth_op_name(enum hearth_op op)
@@ -89,11 +88,7 @@ const char *hearth_algo_name(enum hearth_algo algo)
 
 int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype)
 {
-    const char *names[DTYPE_COUNT];
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        names[i] = dtypes[i].name;
-
-    int found = name_find(names, DTYPE_COUNT, name);
+    int found = name_find(dtype_names, DTYPE_COUNT, name);
     if (found < 0 || !dtype)
         return HEARTH_INVALID;
     *dtype = (enum hearth_dtype)found;

@@ -23,12 +23,12 @@ struct finder {
     struct networks networks, told; /* as they are; as the helper knows them */
     char bind[BIND_MAX];
     uint64_t look_ns; /* next time */
-    struct announcement self;
+    struct sighting self;
     bool announced, unsaid; /* the helper must be told of `self` */
     uint64_t now_ns;        /* of the last pump */
 };
 
-/* Whoever hears of loopback on a network is being misled into dialling himself. */
+/* A loopback address that was announced on a network would make us dial ourselves. */
 static void heard(void *arg, const struct mdns_line *line)
 {
     struct finder *f = arg;
@@ -82,7 +82,7 @@ void finder_close(struct finder *f)
     heap_free(f);
 }
 
-void finder_announce(struct finder *f, const struct announcement *self, uint64_t now_ns)
+void finder_announce(struct finder *f, const struct sighting *self, uint64_t now_ns)
 {
     f->now_ns = now_ns;
     f->announced = self;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds nodes: by mDNS through the helper `hearth-mdns`, which it spawns, restarts and listens to, and by
- * seeds, addresses that the user gave. What it gives are sightings: somebody says that there is a node. The
+ * seeds, addresses that the user gave. Its results are sightings: announcements that are not proven. The
  * owner drives it from one thread, which the helper's life hangs on: finder_waits, then finder_pump. Nothing
  * blocks; names of seeds are looked up by threads of os/resolve.h. */
 #pragma once
@@ -30,7 +30,7 @@ void finder_close(struct finder *finder); /* ends the helper, which says goodbye
 
 /* What to publish; again: it has changed. Before the first call nothing is published, but found it is. NULL:
  * nothing any more. */
-void finder_announce(struct finder *finder, const struct announcement *self, uint64_t now_ns);
+void finder_announce(struct finder *finder, const struct sighting *self, uint64_t now_ns);
 void finder_pump(struct finder *finder, uint64_t now_ns);
 /* What to wait for: how many items; *deadline_ns becomes earlier where it must. */
 size_t finder_waits(const struct finder *finder, struct sock_wait *items, size_t max, uint64_t *deadline_ns);
@@ -40,6 +40,6 @@ size_t finder_waits(const struct finder *finder, struct sock_wait *items, size_t
 const struct sighting *finder_sightings(const struct finder *finder, int *count, uint64_t *changed);
 /* Addresses of seeds, as they were looked up last. */
 const struct sock_addr *finder_seeds(const struct finder *finder, int *count);
-/* Where mDNS stands, for people: "mdns works (helper 4711, 3 interfaces)", "mdns does not work: ..., next try
+/* The state of mDNS as text: "mdns works (helper 4711, 3 interfaces)", "mdns does not work: ..., next try
  * in 4 s". True: it works. */
 bool finder_text(const struct finder *finder, char *text, size_t size);

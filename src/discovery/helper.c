@@ -7,6 +7,9 @@
 
 #include "core/hash.h"
 #include "os/clock.h"
+#include "os/spawn.h"
+
+#define HELPER_PROGRAM "hearth-mdns"
 
 #define READY_NS      (10 * NS_PER_S) /* from its start to its first line */
 #define DEAF_NS       (30 * NS_PER_S) /* for which it may leave what we said unread */
@@ -57,6 +60,28 @@ void helper_fini(struct helper *h)
 
 /* ---- lives ---- */
 
+static bool try(const char *folder, const char *rest, char *path, size_t size)
+{
+    return (size_t)snprintf(path, size, "%s/%s", folder, rest) < size && self_can_run(path);
+}
+
+/* Beside this program, beside this library, where both are installed: the build sets HEARTH_HELPER_PATH,
+ * absolute, and for trees that were moved HEARTH_HELPER_FROM_BIN and HEARTH_HELPER_FROM_LIB, relative. False:
+ * nowhere; `path` is then where it should be. */
+static bool search(char *path, size_t size)
+{
+    char folder[HELPER_PATH_MAX];
+
+    if (self_program_folder(folder, sizeof folder) &&
+        (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_BIN, path, size)))
+        return true;
+    if (self_library_folder(folder, sizeof folder) &&
+        (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_LIB, path, size)))
+        return true;
+    snprintf(path, size, "%s", HEARTH_HELPER_PATH);
+    return self_can_run(path);
+}
+
 static void end_life(struct helper *h, uint64_t now_ns, const char *why)
 {
     bool same = strcmp(h->why, why) == 0;
@@ -78,7 +103,7 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     struct error error;
 
     error_clear(&error);
-    if (h->searched && !helper_search(h->path, sizeof h->path)) {
+    if (h->searched && !search(h->path, sizeof h->path)) {
         error_set(&error, HEARTH_INVALID, RANK_NONE,
                   "the program hearth-mdns is missing, neither beside this program or library nor %.100s: "
                   "install it (it needs libavahi-core), or name seeds",
@@ -87,8 +112,9 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     } else if (child_start(&h->child, h->path, &error) == HEARTH_OK) {
         h->running = true;
         h->ready = false;
-        h->skipping = h->closed = false;
-        h->in_len = h->out_len = h->out_done = 0;
+        h->closed = false;
+        h->in = (struct mdns_input){.len = 0};
+        h->out_len = h->out_done = 0;
         h->malformed = 0;
         h->last_warning[0] = '\0';
         h->started_ns = h->window_ns = h->out_ns = now_ns;
@@ -150,34 +176,17 @@ static void hear(struct helper *h, const char *text, size_t len)
     }
 }
 
-static void take_lines(struct helper *h)
-{
-    char *start = h->in, *end = h->in + h->in_len, *stop;
-
-    while ((stop = memchr(start, '\n', (size_t)(end - start)))) {
-        if (!h->skipping)
-            hear(h, start, (size_t)(stop - start));
-        h->skipping = false;
-        start = stop + 1;
-    }
-    h->in_len = (size_t)(end - start);
-    memmove(h->in, start, h->in_len);
-    if (h->in_len >= MDNS_LINE_MAX || h->skipping) {
-        if (!h->skipping)
-            malformed(h, "the line is too long");
-        h->skipping = true;
-        h->in_len = 0;
-    }
-}
-
 static void receive(struct helper *h, uint64_t now_ns)
 {
+    const char *line;
+    size_t len;
+
     if (now_ns - h->window_ns >= WINDOW_NS) {
         h->window_ns = now_ns;
         h->window_bytes = 0;
     }
     while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX && !h->closed) {
-        struct iovec piece = {h->in + h->in_len, sizeof h->in - h->in_len};
+        struct iovec piece = {h->in.bytes + h->in.len, sizeof h->in.bytes - h->in.len};
         ssize_t got = sock_recv(h->child.fd, &piece, 1);
         if (got == 0)
             return;
@@ -187,8 +196,9 @@ static void receive(struct helper *h, uint64_t now_ns)
             return;
         }
         h->window_bytes += (size_t)got;
-        h->in_len += (size_t)got;
-        take_lines(h);
+        h->in.len += (size_t)got;
+        while (mdns_input_next(&h->in, &line, &len))
+            hear(h, line, len);
     }
 }
 

@@ -27,9 +27,7 @@ struct helper {
     uint64_t started_ns, next_ns, pause_ns;
     bool closed; /* its output has ended, and so will it */
     uint64_t closed_ns, glance_ns;
-    char in[2 * MDNS_LINE_MAX];
-    size_t in_len;
-    bool skipping; /* the rest of a line that is too long */
+    struct mdns_input in;
     char out[HELPER_OUT_MAX];
     size_t out_len, out_done;
     uint64_t out_ns; /* when it last took something */
@@ -55,7 +53,3 @@ bool helper_idle(const struct helper *helper); /* runs, and has taken all that w
 void helper_say(struct helper *helper, const char *line, size_t len, uint64_t now_ns);
 bool helper_wait(const struct helper *helper, struct sock_wait *item); /* false: none */
 uint64_t helper_deadline(const struct helper *helper);
-
-/* Where the helper is: beside this program, beside this library, where both are installed. False: nowhere;
- * `path` is then where it should be. */
-bool helper_search(char *path, size_t size);

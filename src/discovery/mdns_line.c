@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of a line, one space between two; the strings of a TXT record. */
+/* Words of a line, one space between two, and the strings of a TXT record: both hold the same fields. */
 #include "discovery/mdns_line.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- messages ---- */
+/* ---- characters ---- */
 
 static bool printable(const char *text, size_t len)
 {
@@ -15,7 +15,7 @@ static bool printable(const char *text, size_t len)
     return true;
 }
 
-/* Whatever it is, as one may show it; cut to size. */
+/* What does not print becomes '?'; cut to size. */
 static void name_take(char *target, size_t size, const char *source, size_t len)
 {
     size_t n = len < size - 1 ? len : size - 1;
@@ -25,6 +25,7 @@ static void name_take(char *target, size_t size, const char *source, size_t len)
     target[n] = '\0';
 }
 
+/* Of lower case. */
 static int digit_of(char c)
 {
     if (c >= '0' && c <= '9')
@@ -34,13 +35,8 @@ static int digit_of(char c)
 
 static void hex_write(char *text, const uint8_t *bytes, size_t len)
 {
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < len; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    text[2 * len] = '\0';
+    for (size_t i = 0; i < len; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
 /* Exactly 2 * count digits. */
@@ -72,40 +68,7 @@ static bool number_read(uint64_t *value, unsigned base, size_t len_max, const ch
     return true;
 }
 
-/* ---- fields that lines and TXT records share ---- */
-
-#define NUMBER_LEN   9 /* of decimal digits: fits into 32 bits */
-#define FLAGS_LEN    8
-#define INSTANCE_LEN 16
-
-static bool instance_read(uint64_t *instance, const char *text, size_t len)
-{
-    return len == INSTANCE_LEN && number_read(instance, 16, INSTANCE_LEN, text, len) && *instance != 0;
-}
-
-static bool flags_read(uint32_t *flags, const char *text, size_t len)
-{
-    uint64_t value;
-    bool good = number_read(&value, 16, FLAGS_LEN, text, len);
-    *flags = (uint32_t)value;
-    return good;
-}
-
-static bool version_read(uint32_t *version, const char *text, size_t len)
-{
-    uint64_t value;
-    bool good = number_read(&value, 10, NUMBER_LEN, text, len) && value > 0;
-    *version = (uint32_t)value;
-    return good;
-}
-
-static bool port_read(uint16_t *port, const char *text, size_t len)
-{
-    uint64_t value;
-    bool good = number_read(&value, 10, NUMBER_LEN, text, len) && value > 0 && value <= UINT16_MAX;
-    *port = (uint16_t)value;
-    return good;
-}
+/* ---- addresses ---- */
 
 void mdns_addr_text(const struct sock_addr *addr, char *text, size_t size)
 {
@@ -130,6 +93,86 @@ bool mdns_addr_parse(const char *text, uint16_t port, struct sock_addr *out)
     /* The first byte of multicast and broadcast addresses is known. */
     return sock_addr_to_net(out, &net) && !sock_addr_wildcard(out) &&
            net.bytes[0] < (net.family == 4 ? 224 : 255);
+}
+
+/* ---- fields ---- */
+
+/* The first MDNS_TXT_ITEMS are those of a TXT record. */
+enum field { VERSION, SPACE, NODE, INSTANCE, FLAGS, NAME, PORT, KEY, INTERFACE, ADDRESS };
+
+static const struct {
+    const char *txt, *wrong;
+} fields[] = {
+    [VERSION] = {"v=", "the version is not a number from 1 on"},
+    [SPACE] = {"ns=", "the namespace is not 32 hexadecimal digits"},
+    [NODE] = {"id=", "the node id is not 64 hexadecimal digits"},
+    [INSTANCE] = {"in=", "the instance is not 16 hexadecimal digits, or 0"},
+    [FLAGS] = {"fl=", "the flags are not hexadecimal"},
+    [NAME] = {"name=", "the name is too long"},
+    [PORT] = {NULL, "the port is not a number from 1 to 65535"},
+    [KEY] = {NULL, "the key is missing or too long"},
+    [INTERFACE] = {NULL, "the interface is missing or too long"},
+    [ADDRESS] = {NULL, "the address is missing, or not one that can be dialled"},
+};
+
+#define TXT_MUST (1u << VERSION | 1u << SPACE | 1u << NODE | 1u << INSTANCE)
+
+#define DECIMAL_LEN  9 /* digits: fits into 32 bits */
+#define FLAGS_LEN    8
+#define INSTANCE_LEN 16
+
+static bool text_take(char *target, size_t size, const char *text, size_t len)
+{
+    if (len == 0 || len >= size)
+        return false;
+    memcpy(target, text, len);
+    target[len] = '\0';
+    return true;
+}
+
+/* An address comes before its port, and with a final 0. */
+static bool field_read(struct sighting *s, enum field field, const char *text, size_t len)
+{
+    uint64_t value = 0;
+    bool good;
+
+    switch (field) {
+    case VERSION:
+        good = number_read(&value, 10, DECIMAL_LEN, text, len) && value > 0;
+        s->version = (uint32_t)value;
+        return good;
+    case SPACE:
+        return hex_read(s->space, NAMESPACE_LEN, text, len);
+    case NODE:
+        return hex_read(s->id.node.bytes, NODE_ID_LEN, text, len);
+    case INSTANCE:
+        return len == INSTANCE_LEN && number_read(&s->id.instance, 16, len, text, len) && s->id.instance != 0;
+    case FLAGS:
+        good = number_read(&value, 16, FLAGS_LEN, text, len);
+        s->flags = (uint32_t)value;
+        return good;
+    case NAME:
+        name_take(s->name, sizeof s->name, text, len);
+        return len < sizeof s->name;
+    case PORT:
+        good = number_read(&value, 10, DECIMAL_LEN, text, len) && value > 0 && value <= UINT16_MAX;
+        s->port = (uint16_t)value;
+        if (s->addr.len > 0)
+            sock_addr_set_port(&s->addr, s->port);
+        return good;
+    case KEY:
+        return text_take(s->key, sizeof s->key, text, len);
+    case INTERFACE:
+        return text_take(s->interface, sizeof s->interface, text, len);
+    default:
+        return mdns_addr_parse(text, 0, &s->addr);
+    }
+}
+
+static int bad(const char **what, const char *text)
+{
+    *what = text;
+    return HEARTH_PROTOCOL;
 }
 
 /* ---- words ---- */
@@ -162,103 +205,82 @@ static bool rest_take(const struct words *w, char *target, size_t size)
 {
     size_t len = w->at ? (size_t)(w->end - w->at) : 0;
 
-    if (len >= size)
-        return false;
-    if (len > 0)
-        memcpy(target, w->at, len);
-    target[len] = '\0';
-    return true;
+    target[0] = '\0';
+    return len == 0 || text_take(target, size, w->at, len);
 }
 
-static bool text_take(struct words *w, char *target, size_t size)
+/* Reads `count` words as these fields, and the rest of the line as the name. */
+static int fields_parse(struct sighting *s, struct words *w, const enum field *order, int count,
+                        const char **what)
 {
     char word[WORD_MAX];
     size_t len;
 
-    if (!word_next(w, word, &len) || len >= size)
-        return false;
-    memcpy(target, word, len + 1);
-    return true;
+    for (int i = 0; i < count; i++)
+        if (!word_next(w, word, &len) || !field_read(s, order[i], word, len))
+            return bad(what, fields[order[i]].wrong);
+    return rest_take(w, s->name, sizeof s->name) ? HEARTH_OK : bad(what, fields[NAME].wrong);
 }
 
-static int bad(const char **what, const char *text)
+/* Looks at a whole line and takes its first word. */
+static int line_begin(struct words *w, char verb[static WORD_MAX], const char **what)
 {
-    *what = text;
-    return HEARTH_PROTOCOL;
+    size_t len = (size_t)(w->end - w->at);
+
+    if (len >= MDNS_LINE_MAX)
+        return bad(what, "the line is too long");
+    if (!printable(w->at, len))
+        return bad(what, "bytes that are not printable");
+    return word_next(w, verb, &len) ? HEARTH_OK : bad(what, "no word");
+}
+
+bool mdns_input_next(struct mdns_input *in, const char **line, size_t *len)
+{
+    for (;;) {
+        size_t left = in->len - in->taken;
+        const char *stop = memchr(in->bytes + in->taken, '\n', left);
+        bool skip = in->skipping;
+        *line = in->bytes + in->taken;
+        *len = stop ? (size_t)(stop - *line) : left;
+        if (!stop && !skip && left < MDNS_LINE_MAX)
+            break;
+        in->taken += *len + !!stop;
+        in->skipping = !stop;
+        if (!skip)
+            return true;
+        if (!stop)
+            break;
+    }
+    in->len -= in->taken;
+    memmove(in->bytes, in->bytes + in->taken, in->len);
+    in->taken = 0;
+    return false;
 }
 
 /* ---- from the helper ---- */
 
-/* SPACE NODE INSTANCE, as `found` and `publish` have them. */
-static const char *who_parse(struct words *w, uint8_t *space, struct identity *id)
-{
-    char word[WORD_MAX];
-    size_t len;
-
-    if (!word_next(w, word, &len) || !hex_read(space, NAMESPACE_LEN, word, len))
-        return "the namespace is not 32 hexadecimal digits";
-    if (!word_next(w, word, &len) || !hex_read(id->node.bytes, NODE_ID_LEN, word, len))
-        return "the node id is not 64 hexadecimal digits";
-    if (!word_next(w, word, &len) || !instance_read(&id->instance, word, len))
-        return "the instance is not 16 hexadecimal digits, or 0";
-    return NULL;
-}
-
-static int found_parse(struct sighting *s, struct words *w, const char **what)
-{
-    char addr[WORD_MAX], word[WORD_MAX];
-    uint16_t port = 0;
-    size_t len;
-
-    if (!text_take(w, s->key, sizeof s->key))
-        return bad(what, "the key is missing or too long");
-    if (!text_take(w, s->interface, sizeof s->interface))
-        return bad(what, "the interface is missing or too long");
-    if (!word_next(w, addr, &len))
-        return bad(what, "the address is missing");
-    if (!word_next(w, word, &len) || !port_read(&port, word, len))
-        return bad(what, "the port is not a number from 1 to 65535");
-    if (!mdns_addr_parse(addr, port, &s->addr))
-        return bad(what, "the address is not one that can be dialled");
-    if (!word_next(w, word, &len) || !version_read(&s->version, word, len))
-        return bad(what, "the version is not a number from 1 on");
-    const char *wrong = who_parse(w, s->space, &s->id);
-    if (wrong)
-        return bad(what, wrong);
-    if (!word_next(w, word, &len) || !flags_read(&s->flags, word, len))
-        return bad(what, "the flags are not hexadecimal");
-    if (!rest_take(w, s->name, sizeof s->name))
-        return bad(what, "the name is too long");
-    return HEARTH_OK;
-}
-
 int mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const char **what)
 {
+    static const enum field found[] = {KEY, INTERFACE, ADDRESS, PORT, VERSION, SPACE, NODE, INSTANCE, FLAGS};
     struct words w = {text, text + len};
     char verb[WORD_MAX];
-    size_t verb_len;
 
     memset(line, 0, sizeof *line);
-    if (len >= MDNS_LINE_MAX || !printable(text, len))
-        return bad(what, len >= MDNS_LINE_MAX ? "the line is too long" : "bytes that are not printable");
-    if (!word_next(&w, verb, &verb_len))
-        return bad(what, "no word");
+    if (line_begin(&w, verb, what) != HEARTH_OK)
+        return HEARTH_PROTOCOL;
     if (strcmp(verb, "found") == 0) {
         line->kind = MDNS_FOUND;
-        return found_parse(&line->sighting, &w, what);
+        return fields_parse(&line->sighting, &w, found, sizeof found / sizeof found[0], what);
     }
     if (strcmp(verb, "lost") == 0) {
         line->kind = MDNS_LOST;
-        if (!text_take(&w, line->sighting.key, sizeof line->sighting.key) || w.at)
-            return bad(what, "lost: not one key");
-        return HEARTH_OK;
+        bool good = word_next(&w, verb, &len) && field_read(&line->sighting, KEY, verb, len) && !w.at;
+        return good ? HEARTH_OK : bad(what, "lost: not one key");
     }
     if (strcmp(verb, "ready") != 0 && strcmp(verb, "warn") != 0)
         return bad(what, "an unknown word");
     line->kind = verb[0] == 'r' ? MDNS_READY : MDNS_WARN;
-    if (!rest_take(&w, line->text, sizeof line->text))
-        return bad(what, "the text is too long");
-    return HEARTH_OK;
+    return rest_take(&w, line->text, sizeof line->text) ? HEARTH_OK : bad(what, "the text is too long");
 }
 
 /* ---- lines ---- */
@@ -268,33 +290,33 @@ static size_t fits(int len, size_t size)
     return len > 0 && (size_t)len < size && len <= MDNS_LINE_MAX ? (size_t)len : 0;
 }
 
-struct who_text {
+struct node_text {
     char space[2 * NAMESPACE_LEN + 1], node[2 * NODE_ID_LEN + 1], name[MDNS_NAME_MAX];
 };
 
-static struct who_text who_text(const uint8_t *space, const struct identity *id, const char *name)
+static struct node_text node_text(const struct sighting *s)
 {
-    struct who_text t;
+    struct node_text t;
 
-    hex_write(t.space, space, NAMESPACE_LEN);
-    hex_write(t.node, id->node.bytes, NODE_ID_LEN);
-    name_take(t.name, sizeof t.name, name, strnlen(name, MDNS_NAME_MAX));
+    hex_write(t.space, s->space, NAMESPACE_LEN);
+    hex_write(t.node, s->id.node.bytes, NODE_ID_LEN);
+    name_take(t.name, sizeof t.name, s->name, strnlen(s->name, MDNS_NAME_MAX));
     return t;
 }
 
-size_t mdns_line_publish(const struct announcement *a, char *target, size_t size)
+size_t mdns_line_publish(const struct sighting *self, char *target, size_t size)
 {
-    if (!a)
+    if (!self)
         return fits(snprintf(target, size, "publish\n"), size);
-    struct who_text t = who_text(a->space, &a->id, a->name);
+    struct node_text t = node_text(self);
     return fits(snprintf(target, size, "publish %s %s %016llx %u %x %s\n", t.space, t.node,
-                         (unsigned long long)a->id.instance, a->port, a->flags, t.name),
+                         (unsigned long long)self->id.instance, self->port, self->flags, t.name),
                 size);
 }
 
 size_t mdns_line_found(const struct sighting *s, char *target, size_t size)
 {
-    struct who_text t = who_text(s->space, &s->id, s->name);
+    struct node_text t = node_text(s);
     char addr[SOCK_TEXT_MAX];
 
     mdns_addr_text(&s->addr, addr, sizeof addr);
@@ -304,13 +326,16 @@ size_t mdns_line_found(const struct sighting *s, char *target, size_t size)
                 size);
 }
 
-size_t mdns_line_address(const char *interface, const char *const *addrs, int count, char *target,
+size_t mdns_line_address(const char *interface, const struct sock_addr *addrs, int count, char *target,
                          size_t size)
 {
     int len = snprintf(target, size, "address %s", interface);
+    char text[SOCK_TEXT_MAX];
 
-    for (int i = 0; i < count && fits(len, size) > 0; i++)
-        len += snprintf(target + len, size - (size_t)len, " %s", addrs[i]);
+    for (int i = 0; i < count && fits(len, size) > 0; i++) {
+        mdns_addr_text(&addrs[i], text, sizeof text);
+        len += snprintf(target + len, size - (size_t)len, " %s", text);
+    }
     if (fits(len, size) > 0)
         len += snprintf(target + len, size - (size_t)len, "\n");
     return fits(len, size);
@@ -318,37 +343,18 @@ size_t mdns_line_address(const char *interface, const char *const *addrs, int co
 
 /* ---- to the helper ---- */
 
-static int publish_parse(struct announcement *a, struct words *w, const char **what)
-{
-    char word[WORD_MAX];
-    size_t len;
-
-    if (!w->at)
-        return HEARTH_OK;
-    const char *wrong = who_parse(w, a->space, &a->id);
-    if (wrong)
-        return bad(what, wrong);
-    if (!word_next(w, word, &len) || !port_read(&a->port, word, len))
-        return bad(what, "the port is not a number from 1 to 65535");
-    if (!word_next(w, word, &len) || !flags_read(&a->flags, word, len))
-        return bad(what, "the flags are not hexadecimal");
-    if (!rest_take(w, a->name, sizeof a->name))
-        return bad(what, "the name is too long");
-    return HEARTH_OK;
-}
-
 static int address_parse(struct mdns_command *c, struct words *w, const char **what)
 {
     char word[WORD_MAX];
     size_t len;
 
-    if (!text_take(w, c->interface, sizeof c->interface))
-        return bad(what, "the interface is missing or too long");
+    if (!word_next(w, word, &len) || !text_take(c->interface, sizeof c->interface, word, len))
+        return bad(what, fields[INTERFACE].wrong);
     while (w->at) {
         if (c->count == MDNS_ADDRESSES)
             return bad(what, "too many addresses");
         if (!word_next(w, word, &len) || !mdns_addr_parse(word, 0, &c->addrs[c->count]))
-            return bad(what, "an address is not one that can be dialled");
+            return bad(what, fields[ADDRESS].wrong);
         c->count++;
     }
     return HEARTH_OK;
@@ -356,67 +362,38 @@ static int address_parse(struct mdns_command *c, struct words *w, const char **w
 
 int mdns_command_parse(struct mdns_command *c, const char *text, size_t len, const char **what)
 {
+    static const enum field publish[] = {SPACE, NODE, INSTANCE, PORT, FLAGS};
     struct words w = {text, text + len};
     char verb[WORD_MAX];
-    size_t verb_len;
 
     memset(c, 0, sizeof *c);
-    if (len >= MDNS_LINE_MAX || !printable(text, len))
-        return bad(what, len >= MDNS_LINE_MAX ? "the line is too long" : "bytes that are not printable");
-    if (!word_next(&w, verb, &verb_len))
-        return bad(what, "no word");
+    if (line_begin(&w, verb, what) != HEARTH_OK)
+        return HEARTH_PROTOCOL;
     if (strcmp(verb, "publish") == 0) {
         c->kind = MDNS_PUBLISH;
-        return publish_parse(&c->announcement, &w, what);
+        return w.at ? fields_parse(&c->self, &w, publish, sizeof publish / sizeof publish[0], what)
+                    : HEARTH_OK;
     }
     if (strcmp(verb, "address") == 0) {
         c->kind = MDNS_ADDRESS;
         return address_parse(c, &w, what);
     }
     c->kind = MDNS_QUIT;
-    if (strcmp(verb, "quit") != 0 || w.at)
-        return bad(what, "an unknown word");
-    return HEARTH_OK;
+    return strcmp(verb, "quit") == 0 && !w.at ? HEARTH_OK : bad(what, "an unknown word");
 }
 
 /* ---- the TXT record ---- */
 
-enum { TXT_VERSION, TXT_SPACE, TXT_NODE, TXT_INSTANCE, TXT_FLAGS, TXT_NAME };
-
-static const char *const txt_names[MDNS_TXT_ITEMS] = {"v=", "ns=", "id=", "in=", "fl=", "name="};
-
-#define TXT_MUST (1u << TXT_VERSION | 1u << TXT_SPACE | 1u << TXT_NODE | 1u << TXT_INSTANCE)
-
-void mdns_txt_write(const struct announcement *a, char items[static MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX])
+void mdns_txt_write(const struct sighting *self, char items[static MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX])
 {
-    struct who_text t = who_text(a->space, &a->id, a->name);
+    struct node_text t = node_text(self);
 
-    snprintf(items[TXT_VERSION], MDNS_TXT_ITEM_MAX, "v=%d", MDNS_VERSION);
-    snprintf(items[TXT_SPACE], MDNS_TXT_ITEM_MAX, "ns=%s", t.space);
-    snprintf(items[TXT_NODE], MDNS_TXT_ITEM_MAX, "id=%s", t.node);
-    snprintf(items[TXT_INSTANCE], MDNS_TXT_ITEM_MAX, "in=%016llx", (unsigned long long)a->id.instance);
-    snprintf(items[TXT_FLAGS], MDNS_TXT_ITEM_MAX, "fl=%x", a->flags);
-    snprintf(items[TXT_NAME], MDNS_TXT_ITEM_MAX, "name=%s", t.name);
-}
-
-static const char *txt_value(struct sighting *s, int field, const char *text, size_t len)
-{
-    switch (field) {
-    case TXT_VERSION:
-        return version_read(&s->version, text, len) ? NULL : "v= is not a number from 1 on";
-    case TXT_SPACE:
-        return hex_read(s->space, NAMESPACE_LEN, text, len) ? NULL : "ns= is not 32 hexadecimal digits";
-    case TXT_NODE:
-        return hex_read(s->id.node.bytes, NODE_ID_LEN, text, len) ? NULL : "id= is not 64 hexadecimal digits";
-    case TXT_INSTANCE:
-        return instance_read(&s->id.instance, text, len) ? NULL
-                                                         : "in= is not 16 hexadecimal digits, or it is 0";
-    case TXT_FLAGS:
-        return flags_read(&s->flags, text, len) ? NULL : "fl= is not hexadecimal";
-    default:
-        name_take(s->name, sizeof s->name, text, len);
-        return len < sizeof s->name ? NULL : "name= is too long";
-    }
+    snprintf(items[VERSION], MDNS_TXT_ITEM_MAX, "v=%d", MDNS_VERSION);
+    snprintf(items[SPACE], MDNS_TXT_ITEM_MAX, "ns=%s", t.space);
+    snprintf(items[NODE], MDNS_TXT_ITEM_MAX, "id=%s", t.node);
+    snprintf(items[INSTANCE], MDNS_TXT_ITEM_MAX, "in=%016llx", (unsigned long long)self->id.instance);
+    snprintf(items[FLAGS], MDNS_TXT_ITEM_MAX, "fl=%x", self->flags);
+    snprintf(items[NAME], MDNS_TXT_ITEM_MAX, "name=%s", t.name);
 }
 
 int mdns_txt_read(struct sighting *s, unsigned *seen, const void *item, size_t len, const char **what)
@@ -424,14 +401,14 @@ int mdns_txt_read(struct sighting *s, unsigned *seen, const void *item, size_t l
     const char *text = item;
 
     for (int i = 0; i < MDNS_TXT_ITEMS; i++) {
-        size_t name_len = strlen(txt_names[i]);
-        if (len < name_len || memcmp(text, txt_names[i], name_len) != 0)
+        size_t name_len = strlen(fields[i].txt);
+        if (len < name_len || memcmp(text, fields[i].txt, name_len) != 0)
             continue;
         if ((*seen & 1u << i) != 0)
             return bad(what, "the same key twice");
         *seen |= 1u << i;
-        const char *wrong = txt_value(s, i, text + name_len, len - name_len);
-        return !wrong ? HEARTH_OK : bad(what, wrong);
+        bool good = field_read(s, (enum field)i, text + name_len, len - name_len);
+        return good ? HEARTH_OK : bad(what, fields[i].wrong);
     }
     return HEARTH_OK;
 }

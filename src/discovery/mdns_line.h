@@ -30,15 +30,15 @@
 #define MDNS_VERSION       1
 #define MDNS_SERVICE       "_hearth._tcp"
 #define MDNS_ADDRESSES     8     /* of one node on one interface */
-#define DISCOVERY_PORT     52415 /* rendezvous */
-#define HEARTH_PORT        52416 /* everything else */
+#define HEARTH_PORT        52416 /* where nodes listen */
 
-/* A node that somebody says is there. Never trusted, only dialled. */
+/* A node as mDNS announces it: another one, which is never trusted, only dialled, or ourselves. */
 struct sighting {
-    char key[MDNS_KEY_MAX];
+    char key[MDNS_KEY_MAX]; /* this and the next three: of another one */
     char interface[MDNS_INTERFACE_MAX];
     struct sock_addr addr; /* with the port */
     uint32_t version;
+    uint16_t port;
     uint8_t space[NAMESPACE_LEN];
     struct identity id;
     uint32_t flags;
@@ -51,22 +51,23 @@ struct mdns_line {
     struct sighting sighting; /* FOUND: all; LOST: the key */
     char text[256];           /* WARN; READY: the helper's version */
 };
+/* What was read at either end, to be cut into lines. */
+struct mdns_input {
+    char bytes[2 * MDNS_LINE_MAX];
+    size_t len, taken;
+    bool skipping; /* the rest of a line that is too long */
+};
+/* The next line, without its newline; false: none, and `bytes` has room behind `len`. Of one that is too long
+ * so much that mdns_line_parse refuses it. */
+bool mdns_input_next(struct mdns_input *in, const char **line, size_t *len);
+
 /* One line without its newline. HEARTH_PROTOCOL with what is wrong. */
 int MUST_CHECK mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const char **what);
 
-/* What we say of ourselves. */
-struct announcement {
-    uint8_t space[NAMESPACE_LEN];
-    struct identity id;
-    uint16_t port;
-    uint32_t flags;
-    char name[MDNS_NAME_MAX];
-};
 /* All of these: with the newline; the length, 0 if it does not fit. Bytes of names that are not printable
  * become '?'. NULL: nothing any more. */
-size_t mdns_line_publish(const struct announcement *announcement, char *target, size_t size);
-/* Addresses as mdns_addr_text writes them. */
-size_t mdns_line_address(const char *interface, const char *const *addrs, int count, char *target,
+size_t mdns_line_publish(const struct sighting *self, char *target, size_t size);
+size_t mdns_line_address(const char *interface, const struct sock_addr *addrs, int count, char *target,
                          size_t size);
 
 /* ---- for helpers ---- */
@@ -76,7 +77,7 @@ size_t mdns_line_found(const struct sighting *sighting, char *target, size_t siz
 enum mdns_command_kind { MDNS_PUBLISH, MDNS_ADDRESS, MDNS_QUIT };
 struct mdns_command {
     enum mdns_command_kind kind;
-    struct announcement announcement;       /* PUBLISH; port 0: nothing any more */
+    struct sighting self;                   /* PUBLISH; port 0: nothing any more */
     char interface[MDNS_INTERFACE_MAX];     /* ADDRESS */
     struct sock_addr addrs[MDNS_ADDRESSES]; /* likewise; port 0 */
     int count;
@@ -92,8 +93,7 @@ bool mdns_addr_parse(const char *text, uint16_t port, struct sock_addr *out);
 /* Strings of the TXT record: "v=1", "ns=...", "id=...", "in=...", "fl=...", "name=...". */
 #define MDNS_TXT_ITEMS    6
 #define MDNS_TXT_ITEM_MAX 80
-void mdns_txt_write(const struct announcement *announcement,
-                    char items[static MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX]);
+void mdns_txt_write(const struct sighting *self, char items[static MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX]);
 /* One string; begin with *seen = 0. Unknown ones are passed over. HEARTH_PROTOCOL: what is wrong. */
 int MUST_CHECK mdns_txt_read(struct sighting *sighting, unsigned *seen, const void *item, size_t len,
                              const char **what);

@@ -31,41 +31,25 @@ static bool bind_is_one(const char *bind)
     return bind && !(sock_addr_parse(bind, 0, &addr) == HEARTH_OK && sock_addr_wildcard(&addr));
 }
 
-struct gathering {
-    char texts[MDNS_ADDRESSES][SOCK_TEXT_MAX];
-    const char *addrs[MDNS_ADDRESSES];
-    int count;
-};
-
-/* All usable addresses of one interface, in the list's order. */
-static void gather(struct gathering *g, const struct interface *list, int count, const char *name,
-                   const char *bind)
-{
-    g->count = 0;
-    for (int i = 0; i < count && g->count < MDNS_ADDRESSES; i++) {
-        if (strcmp(list[i].name, name) != 0 || (bind && !bound_to(&list[i], bind)))
-            continue;
-        mdns_addr_text(&list[i].addr, g->texts[g->count], SOCK_TEXT_MAX);
-        g->addrs[g->count] = g->texts[g->count];
-        g->count++;
-    }
-}
-
+/* All usable addresses of the interface that is at this place, in the list's order. */
 static void add(struct networks *n, const struct interface *list, int count, int at, const char *bind)
 {
-    struct gathering g;
+    struct network *network = &n->list[n->count];
+    struct sock_addr addrs[MDNS_ADDRESSES];
+    int found = 0;
 
     if (n->count == NETWORKS_MAX || networks_find(n, list[at].name))
         return;
-    gather(&g, list, count, list[at].name, bind);
-    struct network *network = &n->list[n->count];
+    for (int i = 0; i < count && found < MDNS_ADDRESSES; i++)
+        if (strcmp(list[i].name, list[at].name) == 0 && (!bind || bound_to(&list[i], bind)))
+            addrs[found++] = list[i].addr;
     memset(network, 0, sizeof *network);
     memcpy(network->name, list[at].name, sizeof network->name);
     network->loopback = list[at].kind == INTERFACE_LOOPBACK;
-    while (g.count > 0 &&
-           mdns_line_address(network->name, g.addrs, g.count, network->line, sizeof network->line) == 0)
-        g.count--; /* long ones at the end */
-    n->count += g.count > 0;
+    while (found > 0 &&
+           mdns_line_address(network->name, addrs, found, network->line, sizeof network->line) == 0)
+        found--; /* long ones at the end */
+    n->count += found > 0;
 }
 
 void networks_choose(struct networks *n, const struct interface *list, int count, const char *bind)

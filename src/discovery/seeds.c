@@ -145,12 +145,6 @@ static void seed_begin(struct seeds *s, struct seed *seed, uint64_t now_ns)
         failed(s, seed, error.text, now_ns);
 }
 
-static void seed_end(struct seed *seed)
-{
-    lookup_close(seed->lookup);
-    seed->lookup = NULL;
-}
-
 static void seed_ask(struct seeds *s, struct seed *seed, uint64_t now_ns)
 {
     struct sock_addr addrs[RESOLVE_MAX];
@@ -161,7 +155,8 @@ static void seed_ask(struct seeds *s, struct seed *seed, uint64_t now_ns)
     int status = lookup_ask(seed->lookup, addrs, &count, &error);
     if (status == HEARTH_PENDING && now_ns < seed->begun_ns + PATIENCE_NS)
         return;
-    seed_end(seed);
+    lookup_close(seed->lookup);
+    seed->lookup = NULL;
     if (status != HEARTH_OK) {
         failed(s, seed, status == HEARTH_PENDING ? "the look-up took too long" : error.text, now_ns);
         return;

@@ -60,15 +60,10 @@ static int row_of_key(const struct sightings *t, uint64_t key, int *place)
     return -1;
 }
 
-static bool same_id(const struct identity *a, const struct identity *b)
-{
-    return a->instance == b->instance && node_id_equal(&a->node, &b->node);
-}
-
 static int row_of(const struct sightings *t, const struct sighting *s)
 {
     for (int row = 0; row < t->count; row++)
-        if (same_id(&t->list[row].id, &s->id) && sock_addr_equal(&t->list[row].addr, &s->addr))
+        if (identity_equal(&t->list[row].id, &s->id) && sock_addr_equal(&t->list[row].addr, &s->addr))
             return row;
     return -1;
 }
@@ -123,8 +118,8 @@ static uint16_t *tally_slot(struct host_tally *tally, uint64_t host, bool own)
     return &tally->count[at];
 }
 
-/* Of the address that claims most nodes the one that was told first; where none claims more than another,
- * any: whoever comes with a thousand names then pushes out mostly his own. */
+/* The oldest of the address that claims most nodes; any where none claims more than another. A flooder evicts
+ * mostly its own. */
 static int victim(struct sightings *t)
 {
     struct host_tally tally = {{0}, {0}};
@@ -175,15 +170,14 @@ static bool same_facts(const struct sighting *a, const struct sighting *b)
 void sightings_found(struct sightings *t, const struct sighting *s)
 {
     uint64_t key = key_hash(s->key);
+    bool is_self = t->self_known && identity_equal(&s->id, &t->self.id); /* which is in no row */
     int place = 0, known = row_of_key(t, key, &place), row = row_of(t, s);
 
-    if (t->self_known && same_id(&s->id, &t->self.id))
-        row = -1;
     if (known >= 0 && known != row) { /* the key means another address now */
         key_remove(t, known, place);
         row = row_of(t, s);
     }
-    if (t->self_known && same_id(&s->id, &t->self.id))
+    if (is_self)
         return;
     if (row < 0) {
         add(t, s, key);
@@ -232,13 +226,13 @@ uint64_t sightings_oldest(const struct sightings *t)
     return oldest;
 }
 
-void sightings_self(struct sightings *t, const struct announcement *self)
+void sightings_self(struct sightings *t, const struct sighting *self)
 {
     t->self_known = self;
     if (!self)
         return;
     t->self = *self;
     for (int row = t->count - 1; row >= 0; row--)
-        if (same_id(&t->list[row].id, &self->id))
+        if (identity_equal(&t->list[row].id, &self->id))
             drop(t, row);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of sightings: one row for each (id, address), whichever keys tell of it. When it is full, whoever
- * has most in it gives way: strangers' namespaces before our own, then the address that claims most. */
+/* The table of sightings: one row for each (id, address), whichever keys tell of it. When it is full, foreign
+ * namespaces give way before our own, then the address that claims most. */
 #pragma once
 
 #include "core/prng.h"
@@ -22,7 +22,7 @@ struct sightings {
     uint64_t changed, order;
     struct prng prng;
     bool self_known;
-    struct announcement self;
+    struct sighting self;
 };
 
 int MUST_CHECK sightings_init(struct sightings *sightings, struct heap *heap); /* or HEARTH_NO_MEMORY */
@@ -31,7 +31,7 @@ void sightings_fini(struct sightings *sightings);
 void sightings_found(struct sightings *sightings, const struct sighting *sighting);
 void sightings_lost(struct sightings *sightings, const char *key);
 void sightings_age(struct sightings *sightings, uint64_t now_ns); /* the helper has ended */
-/* Drops what nobody has told of again since before_ns. */
+/* Drops rows that were not seen again since before_ns. */
 void sightings_expire(struct sightings *sightings, uint64_t before_ns);
 uint64_t sightings_oldest(const struct sightings *sightings); /* old_ns of it; NEVER_NS: none is old */
-void sightings_self(struct sightings *sightings, const struct announcement *self); /* NULL: nobody */
+void sightings_self(struct sightings *sightings, const struct sighting *self); /* NULL: none */

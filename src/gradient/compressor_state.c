@@ -89,10 +89,9 @@ static double largest_of(const struct tensor_state *state)
 static void scale_one(const struct kernels *kernels, const struct tensor_state *state, void *residual,
                       double factor)
 {
-    if (residual && state->dtype == HEARTH_F64)
-        kernels->multiply_f64(residual, state->count, factor);
-    else if (residual)
-        kernels->multiply_f32(residual, state->count, factor);
+    enum hearth_dtype dtype = state->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32;
+    if (residual)
+        kernels->multiply(dtype, residual, state->count, factor);
 }
 
 /* All or none: a residual that left f32 would poison every later step. */

@@ -83,11 +83,10 @@ static void plain_publish(struct reduction *r)
 {
     struct plain *p = r->work;
     size_t count = r->call.count;
-    if (r->divisor != 1.0f && r->call.dtype == HEARTH_F64)
-        r->kernels->divide_f64(p->sum, count, (double)r->divisor);
-    else if (r->divisor != 1.0f)
-        r->kernels->divide_f32(p->sum, count, (double)r->divisor);
-    r->kernels->narrow[r->call.dtype](r->call.buffer, p->sum, count);
+    enum hearth_dtype wide = r->call.dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32;
+    if (r->divisor != 1.0f)
+        r->kernels->divide(wide, p->sum, count, (double)r->divisor);
+    r->kernels->narrow(r->call.dtype, r->call.buffer, p->sum, count);
     if (r->e_new)
         memset(r->e_new, 0, count * residual_size(r->call.dtype));
 }

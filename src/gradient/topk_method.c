@@ -436,7 +436,7 @@ static void topk_method_publish(struct reduction *r)
     struct whole *w = r->work;
     size_t size = dtype_size(r->call.dtype);
     if (r->divisor != 1.0f)
-        r->kernels->divide_f32(w->sum.value, w->sum.count, (double)r->divisor);
+        r->kernels->divide(HEARTH_F32, w->sum.value, w->sum.count, (double)r->divisor);
     memset(r->call.buffer, 0, r->call.count * size);
     if (size >= sizeof(float)) {
         sparse_put(&w->sum, r->call.dtype, r->call.buffer);
@@ -444,7 +444,7 @@ static void topk_method_publish(struct reduction *r)
     }
     uint16_t *out = r->call.buffer, narrow;
     for (size_t i = 0; i < w->sum.count; i++) {
-        r->kernels->narrow[r->call.dtype](&narrow, &w->sum.value[i], 1);
+        r->kernels->narrow(r->call.dtype, &narrow, &w->sum.value[i], 1);
         out[w->sum.index[i]] = narrow;
     }
 }

@@ -221,7 +221,7 @@ static enum step two_level_step(struct reduction *r)
 static void two_level_publish(struct reduction *r)
 {
     struct two_level *l = r->work;
-    r->kernels->narrow[r->call.dtype](r->call.buffer, l->sum, r->call.count);
+    r->kernels->narrow(r->call.dtype, r->call.buffer, l->sum, r->call.count);
 }
 
 static size_t two_level_memory(const struct reduction_call *call, int size)

@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for x86-64 with AVX2 and F16C. Only the functions of this file may use these instructions, so
- * the pragmas are here and not in the build: nothing can be forgotten there. */
+/* The kernels for x86-64 with AVX2 and F16C. Only this file may use these instructions: cmake/flags.cmake. */
 #if defined(__x86_64__)
-
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,f16c")
-#endif
 
 #include <immintrin.h>
 
-#define WIDTH      32
-#define SET        kernels_avx2
-#define SET_NAME   "avx2"
-#define MATRIX_SET matrix_avx2
-#define SIFT_SET   sift_avx2
+#define WIDTH    32
+#define SET      kernels_avx2
+#define SET_NAME "avx2"
 
 #include "kernel/simd.inc"
 
@@ -96,6 +86,33 @@ static uint8_t signs_of_8(const float *x)
     return (uint8_t)_mm256_movemask_ps((__m256)load(x));
 }
 
+static int32_t sum_of(i32v x)
+{
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+}
+
+/* Packing works in halves of a register and so mixes fours of elements; one permutation undoes that. */
+ALWAYS_INLINE uint32_t above_of_half(const float *x, i32v below)
+{
+    __m256i a = (__m256i)(magnitudes(x) > below), b = (__m256i)(magnitudes(x + 8) > below);
+    __m256i c = (__m256i)(magnitudes(x + 16) > below), d = (__m256i)(magnitudes(x + 24) > below);
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    return (uint32_t)_mm256_movemask_epi8(bytes);
+}
+
+static uint64_t above_of_word(const float *x, i32v below)
+{
+    return above_of_half(x, below) | (uint64_t)above_of_half(x + WORD / 2, below) << 32;
+}
+
+static void store_far(float *to, f32v x)
+{
+    _mm256_stream_ps(to, (__m256)x);
+}
+
 static void stream(void *target, const void *source, size_t len)
 {
     char *t = target;
@@ -125,11 +142,5 @@ static void copy_far(void *target, const void *source, size_t len)
     stream(target, source, len);
     stream_end();
 }
-
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
 
 #endif

@@ -10,13 +10,15 @@
 #include "core/types.h"
 #include "kernel/matrix.h"
 
-/* target[i] = a[i] op b[i]. The target is a, or b, or overlaps neither. f16 and bf16: computed in f32,
- * rounded once per call. Integers wrap. min and max: IEEE 754-2019 minimum and maximum. */
-typedef void reduce_fn(void *target, const void *a, const void *b, size_t count);
-/* target[i] = source[i] in another type. Regions do not overlap. */
-typedef void convert_fn(void *target, const void *source, size_t count);
-/* x[i] = x[i] * factor, or x[i] / factor. The factor is rounded to the type first (f32). */
-typedef void scale_fn(void *x, size_t count, double factor);
+/* target[i] = a[i] op b[i]; op is KERNEL_SUM..., bit operations for integers only. The target is a, or b, or
+ * overlaps neither. f16 and bf16: computed in f32, rounded once per call. Integers wrap. min and max: IEEE
+ * 754-2019 minimum and maximum. */
+typedef void reduce_fn(enum hearth_dtype dtype, int op, void *target, const void *a, const void *b,
+                       size_t count);
+/* target[i] = source[i] in another type; dtype is the narrower one. Regions do not overlap. */
+typedef void convert_fn(enum hearth_dtype dtype, void *target, const void *source, size_t count);
+/* x[i] = x[i] * factor, or x[i] / factor. f32 or f64; the factor is rounded to the type first. */
+typedef void scale_fn(enum hearth_dtype dtype, void *x, size_t count, double factor);
 
 struct quant_kernels; /* quant.h */
 struct sift_kernels;  /* sift.h */
@@ -33,15 +35,15 @@ enum {
 };
 
 struct kernels {
-    const char *name;                           /* "scalar", "avx2", "neon" */
-    reduce_fn *reduce[DTYPE_COUNT][KERNEL_OPS]; /* NULL: bits of floating-point numbers */
+    const char *name; /* "scalar", "avx2", "neon" */
+    reduce_fn *reduce;
     /* To the type sums are kept in: f16, bf16 -> f32; i8, i32, i64, u8, u32, u64 -> f64; f32 -> f32 and
      * f64 -> f64 are copies with canonical NaNs. */
-    convert_fn *widen[DTYPE_COUNT];
+    convert_fn *widen;
     /* Back again: round to nearest even; integers saturate, NaN becomes 0. f32 -> f16 overflows to
      * infinity as IEEE says. f32 -> f32 and f64 -> f64 are copies with canonical NaNs. */
-    convert_fn *narrow[DTYPE_COUNT];
-    scale_fn *multiply_f32, *multiply_f64, *divide_f32, *divide_f64;
+    convert_fn *narrow;
+    scale_fn *multiply, *divide;
     /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
     void (*copy_far)(void *target, const void *source, size_t len);
     /* The same in pieces: other threads may look at the targets after stream_end only. */

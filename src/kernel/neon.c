@@ -4,11 +4,9 @@
 
 #include <arm_neon.h>
 
-#define WIDTH      16
-#define SET        kernels_neon
-#define SET_NAME   "neon"
-#define MATRIX_SET matrix_neon
-#define SIFT_SET   sift_neon
+#define WIDTH    16
+#define SET      kernels_neon
+#define SET_NAME "neon"
 
 #include "kernel/simd.inc"
 
@@ -80,6 +78,37 @@ static uint8_t signs_of_8(const float *x)
     uint32x4_t low = vshlq_u32(vshrq_n_u32((uint32x4_t)load(x), 31), (int32x4_t)load(places));
     uint32x4_t high = vshlq_u32(vshrq_n_u32((uint32x4_t)load(x + 4), 31), (int32x4_t)load(places + 4));
     return (uint8_t)vaddvq_u32(vorrq_u32(low, high));
+}
+
+static int32_t sum_of(i32v x)
+{
+    return vaddvq_s32((int32x4_t)x);
+}
+
+/* Sixteen comparisons, each a bit of its own in its byte of eight. */
+ALWAYS_INLINE uint8x16_t above_of_16(const float *x, i32v below)
+{
+    static const uint8_t weights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    uint32x4_t a = (uint32x4_t)(magnitudes(x) > below), b = (uint32x4_t)(magnitudes(x + 4) > below);
+    uint32x4_t c = (uint32x4_t)(magnitudes(x + 8) > below), d = (uint32x4_t)(magnitudes(x + 12) > below);
+    uint16x8_t ab = vuzp1q_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
+    uint16x8_t cd = vuzp1q_u16(vreinterpretq_u16_u32(c), vreinterpretq_u16_u32(d));
+    uint8x16_t bytes = vuzp1q_u8(vreinterpretq_u8_u16(ab), vreinterpretq_u8_u16(cd));
+    return vandq_u8(bytes, vld1q_u8(weights));
+}
+
+static uint64_t above_of_word(const float *x, i32v below)
+{
+    uint8x16_t ab = vpaddq_u8(above_of_16(x, below), above_of_16(x + 16, below));
+    uint8x16_t cd = vpaddq_u8(above_of_16(x + 32, below), above_of_16(x + 48, below));
+    uint8x16_t all = vpaddq_u8(ab, cd);
+    all = vpaddq_u8(all, all);
+    return vgetq_lane_u64(vreinterpretq_u64_u8(all), 0);
+}
+
+static void store_far(float *to, f32v x)
+{
+    put(to, x);
 }
 
 static void copy_far(void *target, const void *source, size_t len)

@@ -4,9 +4,9 @@
 
 #include "kernel/element.h"
 #include "kernel/quant.h"
+#include "kernel/sift.h"
 
-#define MAGNITUDE_F32 UINT32_C(0x7fffffff)
-#define BF16_MOST     UINT32_C(0x7f7f0000) /* the largest finite one, as f32 */
+#define BF16_MOST UINT32_C(0x7f7f0000) /* the largest finite one, as f32 */
 
 /* Integers of less than 2^22 are the last bits of their sum with this: the addition rounds to nearest
  * even. */

@@ -7,7 +7,7 @@ static uint32_t load_sum(float *acc, const float *x, const float *e, size_t coun
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
         acc[i] = e ? gain * load_f32(x, i) + load_f32(e, i) : gain * load_f32(x, i);
-        uint32_t bits = f32_bits(acc[i]) & MAGNITUDE_F32;
+        uint32_t bits = f32_bits(acc[i]) & MAGNITUDE_BITS;
         largest = bits > largest ? bits : largest;
     }
     return largest;
@@ -17,7 +17,7 @@ static uint32_t largest_magnitude(const float *x, size_t count)
 {
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = f32_bits(x[i]) & MAGNITUDE_F32;
+        uint32_t bits = f32_bits(x[i]) & MAGNITUDE_BITS;
         largest = bits > largest ? bits : largest;
     }
     return largest;
@@ -37,7 +37,7 @@ static uint16_t code_load(const uint8_t *codes, size_t index)
 static void bf16_encode(float *acc, size_t count, uint8_t *codes, bool keep)
 {
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = f32_bits(acc[i]), magnitude = bits & MAGNITUDE_F32;
+        uint32_t bits = f32_bits(acc[i]), magnitude = bits & MAGNITUDE_BITS;
         magnitude = magnitude < BF16_MOST ? magnitude : BF16_MOST;
         uint16_t code = (uint16_t)((bits >> 31 << 15) | shift_nearest_even(magnitude, 16));
         code_store(codes, i, code);
@@ -118,7 +118,7 @@ static uint16_t onebit_encode(float *acc, size_t count, uint8_t *codes, bool kee
 {
     float lanes[ONEBIT_LANES] = {0};
     for (size_t i = 0; i < count; i++)
-        lanes[i % ONEBIT_LANES] += f32_from_bits(f32_bits(acc[i]) & MAGNITUDE_F32) * (1.0f / QUANT_BLOCK);
+        lanes[i % ONEBIT_LANES] += f32_from_bits(f32_bits(acc[i]) & MAGNITUDE_BITS) * (1.0f / QUANT_BLOCK);
     uint16_t scale = onebit_scale(lanes, count);
     memset(codes, 0, (count + 7) / 8);
     for (size_t i = 0; i < count; i++) {

@@ -5,430 +5,238 @@
 #include "kernel/element.h"
 #include "kernel/quant.h"
 #include "kernel/sift.h"
+#include "kernel/typed.h"
 
 /* Results would depend on the compiler if intermediate values could have more bits. 16: only _Float16 has. */
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must be computed as such");
 
+/* ---- integers: computed with 64 bits, stored with their own -------------------------------------------- */
+
+ALWAYS_INLINE uint64_t load_integer(enum hearth_dtype dtype, const void *base, size_t index)
+{
+    switch (dtype) {
+    case HEARTH_I8:
+        return (uint64_t)(int64_t)((const int8_t *)base)[index];
+    case HEARTH_U8:
+        return ((const uint8_t *)base)[index];
+    case HEARTH_I32:
+        return (uint64_t)(int64_t)(int32_t)load_u32(base, index);
+    case HEARTH_U32:
+        return load_u32(base, index);
+    default:
+        return load_u64(base, index);
+    }
+}
+
+ALWAYS_INLINE void store_integer(enum hearth_dtype dtype, void *base, size_t index, uint64_t x)
+{
+    if (dtype == HEARTH_I8 || dtype == HEARTH_U8)
+        ((uint8_t *)base)[index] = (uint8_t)x;
+    else if (dtype == HEARTH_I32 || dtype == HEARTH_U32)
+        store_u32(base, index, (uint32_t)x);
+    else
+        store_u64(base, index, x);
+}
+
+ALWAYS_INLINE bool is_signed(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_I8 || dtype == HEARTH_I32 || dtype == HEARTH_I64;
+}
+
 /* ---- reduce -------------------------------------------------------------------------------------------- */
 
-static void sum_f32(void *target, const void *a, const void *b, size_t count)
+ALWAYS_INLINE float f32_op(int op, float a, float b)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, load_f32(a, i) + load_f32(b, i));
+    switch (op) {
+    case KERNEL_SUM:
+        return a + b;
+    case KERNEL_PROD:
+        return a * b;
+    case KERNEL_MIN:
+        return f32_min(a, b);
+    default:
+        return f32_max(a, b);
+    }
 }
 
-static void prod_f32(void *target, const void *a, const void *b, size_t count)
+ALWAYS_INLINE double f64_op(int op, double a, double b)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, load_f32(a, i) * load_f32(b, i));
-}
-
-static void min_f32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, f32_min(load_f32(a, i), load_f32(b, i)));
-}
-
-static void max_f32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, f32_max(load_f32(a, i), load_f32(b, i)));
-}
-
-static void sum_f64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, load_f64(a, i) + load_f64(b, i));
-}
-
-static void prod_f64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, load_f64(a, i) * load_f64(b, i));
-}
-
-static void min_f64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, f64_min(load_f64(a, i), load_f64(b, i)));
-}
-
-static void max_f64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, f64_max(load_f64(a, i), load_f64(b, i)));
-}
-
-static void sum_f16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, f16_from_f32(f16_to_f32(load_u16(a, i)) + f16_to_f32(load_u16(b, i))));
-}
-
-static void prod_f16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, f16_from_f32(f16_to_f32(load_u16(a, i)) * f16_to_f32(load_u16(b, i))));
-}
-
-static void min_f16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, f16_from_f32(f32_min(f16_to_f32(load_u16(a, i)), f16_to_f32(load_u16(b, i)))));
-}
-
-static void max_f16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, f16_from_f32(f32_max(f16_to_f32(load_u16(a, i)), f16_to_f32(load_u16(b, i)))));
-}
-
-static void sum_bf16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, bf16_from_f32(bf16_to_f32(load_u16(a, i)) + bf16_to_f32(load_u16(b, i))));
-}
-
-static void prod_bf16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, bf16_from_f32(bf16_to_f32(load_u16(a, i)) * bf16_to_f32(load_u16(b, i))));
-}
-
-static void min_bf16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i,
-                  bf16_from_f32(f32_min(bf16_to_f32(load_u16(a, i)), bf16_to_f32(load_u16(b, i)))));
-}
-
-static void max_bf16(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i,
-                  bf16_from_f32(f32_max(bf16_to_f32(load_u16(a, i)), bf16_to_f32(load_u16(b, i)))));
+    switch (op) {
+    case KERNEL_SUM:
+        return a + b;
+    case KERNEL_PROD:
+        return a * b;
+    case KERNEL_MIN:
+        return f64_min(a, b);
+    default:
+        return f64_max(a, b);
+    }
 }
 
 /* Sums and products that wrap have the same bits with a sign as without, and in C only the latter may. */
-static void sum_u8(void *target, const void *a, const void *b, size_t count)
+ALWAYS_INLINE uint64_t integer_op(enum hearth_dtype dtype, int op, uint64_t a, uint64_t b)
 {
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = (uint8_t)(x[i] + y[i]);
+    bool less = is_signed(dtype) ? (int64_t)a < (int64_t)b : a < b;
+    switch (op) {
+    case KERNEL_SUM:
+        return a + b;
+    case KERNEL_PROD:
+        return a * b;
+    case KERNEL_MIN:
+        return less ? a : b;
+    case KERNEL_MAX:
+        return less ? b : a;
+    case KERNEL_AND:
+        return a & b;
+    case KERNEL_OR:
+        return a | b;
+    default:
+        return a ^ b;
+    }
 }
 
-static void prod_u8(void *target, const void *a, const void *b, size_t count)
+ALWAYS_INLINE void reduce_one(enum hearth_dtype dtype, int op, const struct operands *x, size_t i)
 {
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = (uint8_t)(x[i] * y[i]);
+    switch (dtype) {
+    case HEARTH_F32:
+        store_f32(x->target, i, f32_op(op, load_f32(x->a, i), load_f32(x->b, i)));
+        break;
+    case HEARTH_F64:
+        store_f64(x->target, i, f64_op(op, load_f64(x->a, i), load_f64(x->b, i)));
+        break;
+    case HEARTH_F16:
+        store_u16(x->target, i,
+                  f16_from_f32(f32_op(op, f16_to_f32(load_u16(x->a, i)), f16_to_f32(load_u16(x->b, i)))));
+        break;
+    case HEARTH_BF16:
+        store_u16(x->target, i,
+                  bf16_from_f32(f32_op(op, bf16_to_f32(load_u16(x->a, i)), bf16_to_f32(load_u16(x->b, i)))));
+        break;
+    default:
+        store_integer(dtype, x->target, i,
+                      integer_op(dtype, op, load_integer(dtype, x->a, i), load_integer(dtype, x->b, i)));
+    }
 }
 
-static void sum_u32(void *target, const void *a, const void *b, size_t count)
+ALWAYS_INLINE void reduce_loop(enum hearth_dtype dtype, int op, const struct operands *x)
 {
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, load_u32(a, i) + load_u32(b, i));
+    for (size_t i = 0; i < x->count; i++)
+        reduce_one(dtype, op, x, i);
 }
 
-static void prod_u32(void *target, const void *a, const void *b, size_t count)
+static void reduce(enum hearth_dtype dtype, int op, void *target, const void *a, const void *b, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, load_u32(a, i) * load_u32(b, i));
-}
-
-static void sum_u64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, load_u64(a, i) + load_u64(b, i));
-}
-
-static void prod_u64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, load_u64(a, i) * load_u64(b, i));
-}
-
-static void min_i8(void *target, const void *a, const void *b, size_t count)
-{
-    int8_t *t = target;
-    const int8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = y[i] < x[i] ? y[i] : x[i];
-}
-
-static void max_i8(void *target, const void *a, const void *b, size_t count)
-{
-    int8_t *t = target;
-    const int8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = y[i] > x[i] ? y[i] : x[i];
-}
-
-static void min_u8(void *target, const void *a, const void *b, size_t count)
-{
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = y[i] < x[i] ? y[i] : x[i];
-}
-
-static void max_u8(void *target, const void *a, const void *b, size_t count)
-{
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = y[i] > x[i] ? y[i] : x[i];
-}
-
-static void min_i32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i,
-                  (int32_t)load_u32(b, i) < (int32_t)load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
-}
-
-static void max_i32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i,
-                  (int32_t)load_u32(b, i) > (int32_t)load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
-}
-
-static void min_u32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, load_u32(b, i) < load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
-}
-
-static void max_u32(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, load_u32(b, i) > load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
-}
-
-static void min_i64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i,
-                  (int64_t)load_u64(b, i) < (int64_t)load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
-}
-
-static void max_i64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i,
-                  (int64_t)load_u64(b, i) > (int64_t)load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
-}
-
-static void min_u64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, load_u64(b, i) < load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
-}
-
-static void max_u64(void *target, const void *a, const void *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, load_u64(b, i) > load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
-}
-
-/* Bits have no sign. */
-static void and_u8(void *target, const void *a, const void *b, size_t count)
-{
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = x[i] & y[i];
-}
-
-static void and_u32(void *target, const void *a, const void *b, size_t count)
-{
-    and_u8(target, a, b, count * sizeof(uint32_t));
-}
-
-static void and_u64(void *target, const void *a, const void *b, size_t count)
-{
-    and_u8(target, a, b, count * sizeof(uint64_t));
-}
-
-static void or_u8(void *target, const void *a, const void *b, size_t count)
-{
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = x[i] | y[i];
-}
-
-static void or_u32(void *target, const void *a, const void *b, size_t count)
-{
-    or_u8(target, a, b, count * sizeof(uint32_t));
-}
-
-static void or_u64(void *target, const void *a, const void *b, size_t count)
-{
-    or_u8(target, a, b, count * sizeof(uint64_t));
-}
-
-static void xor_u8(void *target, const void *a, const void *b, size_t count)
-{
-    uint8_t *t = target;
-    const uint8_t *x = a, *y = b;
-    for (size_t i = 0; i < count; i++)
-        t[i] = x[i] ^ y[i];
-}
-
-static void xor_u32(void *target, const void *a, const void *b, size_t count)
-{
-    xor_u8(target, a, b, count * sizeof(uint32_t));
-}
-
-static void xor_u64(void *target, const void *a, const void *b, size_t count)
-{
-    xor_u8(target, a, b, count * sizeof(uint64_t));
+    for_type(dtype, op, &(struct operands){target, a, b, count}, reduce_loop);
 }
 
 /* ---- widen and narrow ---------------------------------------------------------------------------------- */
 
-static void copy_f32(void *target, const void *source, size_t count)
+ALWAYS_INLINE void widen_one(enum hearth_dtype dtype, const struct operands *x, size_t i)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, load_f32(source, i));
+    switch (dtype) {
+    case HEARTH_F32:
+        store_f32(x->target, i, load_f32(x->a, i));
+        break;
+    case HEARTH_F64:
+        store_f64(x->target, i, load_f64(x->a, i));
+        break;
+    case HEARTH_F16:
+        store_f32(x->target, i, f16_to_f32(load_u16(x->a, i)));
+        break;
+    case HEARTH_BF16:
+        store_f32(x->target, i, bf16_to_f32(load_u16(x->a, i)));
+        break;
+    case HEARTH_I8:
+    case HEARTH_I32:
+    case HEARTH_I64:
+        store_f64(x->target, i, (double)(int64_t)load_integer(dtype, x->a, i));
+        break;
+    default:
+        store_f64(x->target, i, (double)load_integer(dtype, x->a, i));
+    }
 }
 
-static void copy_f64(void *target, const void *source, size_t count)
+/* NaN becomes 0. */
+ALWAYS_INLINE uint64_t integer_of(enum hearth_dtype dtype, double x)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, load_f64(source, i));
+    switch (dtype) {
+    case HEARTH_I8:
+        return (uint64_t)f64_to_integer(x, INT8_MIN, INT8_MAX);
+    case HEARTH_U8:
+        return (uint64_t)f64_to_integer(x, 0, UINT8_MAX);
+    case HEARTH_I32:
+        return (uint64_t)f64_to_integer(x, INT32_MIN, INT32_MAX);
+    case HEARTH_U32:
+        return (uint64_t)f64_to_integer(x, 0, UINT32_MAX);
+    case HEARTH_I64:
+        return (uint64_t)f64_to_i64(x);
+    default:
+        return f64_to_u64(x);
+    }
 }
 
-static void widen_f16(void *target, const void *source, size_t count)
+ALWAYS_INLINE void narrow_one(enum hearth_dtype dtype, const struct operands *x, size_t i)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, f16_to_f32(load_u16(source, i)));
+    switch (dtype) {
+    case HEARTH_F32:
+    case HEARTH_F64:
+        widen_one(dtype, x, i);
+        break;
+    case HEARTH_F16:
+        store_u16(x->target, i, f16_from_f32(load_f32(x->a, i)));
+        break;
+    case HEARTH_BF16:
+        store_u16(x->target, i, bf16_from_f32(load_f32(x->a, i)));
+        break;
+    default:
+        store_integer(dtype, x->target, i, integer_of(dtype, load_f64(x->a, i)));
+    }
 }
 
-static void widen_bf16(void *target, const void *source, size_t count)
+ALWAYS_INLINE void widen_loop(enum hearth_dtype dtype, int op, const struct operands *x)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f32(target, i, bf16_to_f32(load_u16(source, i)));
+    (void)op;
+    for (size_t i = 0; i < x->count; i++)
+        widen_one(dtype, x, i);
 }
 
-static void widen_i8(void *target, const void *source, size_t count)
+ALWAYS_INLINE void narrow_loop(enum hearth_dtype dtype, int op, const struct operands *x)
 {
-    const int8_t *s = source;
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, s[i]);
+    (void)op;
+    for (size_t i = 0; i < x->count; i++)
+        narrow_one(dtype, x, i);
 }
 
-static void widen_i32(void *target, const void *source, size_t count)
+static void widen(enum hearth_dtype dtype, void *target, const void *source, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, (int32_t)load_u32(source, i));
+    for_type(dtype, 0, &(struct operands){target, source, NULL, count}, widen_loop);
 }
 
-static void widen_i64(void *target, const void *source, size_t count)
+static void narrow(enum hearth_dtype dtype, void *target, const void *source, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, (double)(int64_t)load_u64(source, i));
-}
-
-static void widen_u8(void *target, const void *source, size_t count)
-{
-    const uint8_t *s = source;
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, s[i]);
-}
-
-static void widen_u32(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, load_u32(source, i));
-}
-
-static void widen_u64(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(target, i, (double)load_u64(source, i));
-}
-
-static void narrow_f16(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, f16_from_f32(load_f32(source, i)));
-}
-
-static void narrow_bf16(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u16(target, i, bf16_from_f32(load_f32(source, i)));
-}
-
-static void narrow_i8(void *target, const void *source, size_t count)
-{
-    int8_t *t = target;
-    for (size_t i = 0; i < count; i++)
-        t[i] = (int8_t)f64_to_integer(load_f64(source, i), INT8_MIN, INT8_MAX);
-}
-
-static void narrow_i32(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, (uint32_t)f64_to_integer(load_f64(source, i), INT32_MIN, INT32_MAX));
-}
-
-static void narrow_i64(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, (uint64_t)f64_to_i64(load_f64(source, i)));
-}
-
-static void narrow_u8(void *target, const void *source, size_t count)
-{
-    uint8_t *t = target;
-    for (size_t i = 0; i < count; i++)
-        t[i] = (uint8_t)f64_to_integer(load_f64(source, i), 0, UINT8_MAX);
-}
-
-static void narrow_u32(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u32(target, i, (uint32_t)f64_to_integer(load_f64(source, i), 0, UINT32_MAX));
-}
-
-static void narrow_u64(void *target, const void *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        store_u64(target, i, f64_to_u64(load_f64(source, i)));
+    for_type(dtype, 0, &(struct operands){target, source, NULL, count}, narrow_loop);
 }
 
 /* ---- scale --------------------------------------------------------------------------------------------- */
 
-static void multiply_f32(void *x, size_t count, double factor)
+static void multiply(enum hearth_dtype dtype, void *x, size_t count, double factor)
 {
-    float f = (float)factor;
+    assert(dtype == HEARTH_F32 || dtype == HEARTH_F64);
     for (size_t i = 0; i < count; i++)
-        store_f32(x, i, load_f32(x, i) * f);
+        if (dtype == HEARTH_F32)
+            store_f32(x, i, load_f32(x, i) * (float)factor);
+        else
+            store_f64(x, i, load_f64(x, i) * factor);
 }
 
-static void multiply_f64(void *x, size_t count, double factor)
+static void divide(enum hearth_dtype dtype, void *x, size_t count, double factor)
 {
+    assert(dtype == HEARTH_F32 || dtype == HEARTH_F64);
     for (size_t i = 0; i < count; i++)
-        store_f64(x, i, load_f64(x, i) * factor);
-}
-
-static void divide_f32(void *x, size_t count, double factor)
-{
-    float f = (float)factor;
-    for (size_t i = 0; i < count; i++)
-        store_f32(x, i, load_f32(x, i) / f);
-}
-
-static void divide_f64(void *x, size_t count, double factor)
-{
-    for (size_t i = 0; i < count; i++)
-        store_f64(x, i, load_f64(x, i) / factor);
+        if (dtype == HEARTH_F32)
+            store_f32(x, i, load_f32(x, i) / (float)factor);
+        else
+            store_f64(x, i, load_f64(x, i) / factor);
 }
 
 static void copy_far(void *target, const void *source, size_t len)
@@ -442,27 +250,11 @@ static void stream_end(void)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
-    .reduce =
-        {
-            [HEARTH_F32] = {sum_f32, prod_f32, min_f32, max_f32},
-            [HEARTH_F64] = {sum_f64, prod_f64, min_f64, max_f64},
-            [HEARTH_F16] = {sum_f16, prod_f16, min_f16, max_f16},
-            [HEARTH_BF16] = {sum_bf16, prod_bf16, min_bf16, max_bf16},
-            [HEARTH_I8] = {sum_u8, prod_u8, min_i8, max_i8, and_u8, or_u8, xor_u8},
-            [HEARTH_I32] = {sum_u32, prod_u32, min_i32, max_i32, and_u32, or_u32, xor_u32},
-            [HEARTH_I64] = {sum_u64, prod_u64, min_i64, max_i64, and_u64, or_u64, xor_u64},
-            [HEARTH_U8] = {sum_u8, prod_u8, min_u8, max_u8, and_u8, or_u8, xor_u8},
-            [HEARTH_U32] = {sum_u32, prod_u32, min_u32, max_u32, and_u32, or_u32, xor_u32},
-            [HEARTH_U64] = {sum_u64, prod_u64, min_u64, max_u64, and_u64, or_u64, xor_u64},
-        },
-    .widen = {copy_f32, copy_f64, widen_f16, widen_bf16, widen_i8, widen_i32, widen_i64, widen_u8, widen_u32,
-              widen_u64},
-    .narrow = {copy_f32, copy_f64, narrow_f16, narrow_bf16, narrow_i8, narrow_i32, narrow_i64, narrow_u8,
-               narrow_u32, narrow_u64},
-    .multiply_f32 = multiply_f32,
-    .multiply_f64 = multiply_f64,
-    .divide_f32 = divide_f32,
-    .divide_f64 = divide_f64,
+    .reduce = reduce,
+    .widen = widen,
+    .narrow = narrow,
+    .multiply = multiply,
+    .divide = divide,
     .copy_far = copy_far,
     .stream = copy_far,
     .stream_end = stream_end,

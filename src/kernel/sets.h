@@ -8,6 +8,8 @@
 #error "the kernels are defined by IEEE arithmetic: build without -ffast-math"
 #endif
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 #define NAN_F32  UINT32_C(0x7fc00000)
 #define NAN_F64  UINT64_C(0x7ff8000000000000)
 #define NAN_F16  UINT16_C(0x7e00)
@@ -16,9 +18,7 @@
 extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2; /* defined on x86-64 */
 extern const struct kernels kernels_neon; /* defined on little-endian aarch64 */
-
-/* The parts of these sets that have files of their own. */
-extern const struct matrix_kernels matrix_scalar, matrix_avx2, matrix_neon;
+extern const struct matrix_kernels matrix_scalar;
 
 /* AVX2 and F16C, with the system saving their registers. */
 bool cpu_has_avx2(void);

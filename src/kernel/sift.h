@@ -23,13 +23,14 @@ struct sift_kernels {
     /* top[j] = the number of largest magnitude, without its sign, of x[j], x[j + width], x[j + 2 * width] ...
      * for j < columns; 1 <= columns <= width, columns <= count. Gives the largest magnitude of these. */
     uint32_t (*fold)(const float *x, size_t count, size_t width, size_t columns, float *top);
-    /* By halving the range. */
-    void (*climb)(const float *x, size_t count, struct sift_search *search);
+    /* How many have a magnitude of at least that, which is not 0. */
+    size_t (*reach)(const float *x, size_t count, uint32_t least);
     /* base + i for every i with a magnitude of at least that, ascending; gives how many. `index` has room for
      * them and SIFT_SLACK more; `least` is a magnitude. */
     size_t (*pick)(const float *x, size_t count, uint32_t least, uint32_t base, uint32_t *index);
 };
 
 extern const struct sift_kernels sift_scalar;
-extern const struct sift_kernels sift_avx2; /* defined on x86-64 */
-extern const struct sift_kernels sift_neon; /* defined on little-endian aarch64 */
+
+/* Searches by halving the range. */
+void sift_climb(const struct sift_kernels *sift, const float *x, size_t count, struct sift_search *search);

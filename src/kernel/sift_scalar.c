@@ -30,20 +30,18 @@ static size_t reach(const float *x, size_t count, uint32_t least)
     return reached;
 }
 
-static void climb(const float *x, size_t count, struct sift_search *search)
+void sift_climb(const struct sift_kernels *sift, const float *x, size_t count, struct sift_search *search)
 {
     struct sift_search s = *search;
     bool inside = s.guess > s.bits && s.guess < s.top;
     uint32_t middle = inside ? s.guess : s.bits + (s.top - s.bits) / 2;
     while (s.top - s.bits > s.step && s.count != s.keep) {
-        size_t reached = reach(x, count, middle);
-        if (reached >= s.keep) {
-            s.bits = middle;
-            s.count = reached;
-        } else {
-            s.top = middle;
-            s.above = reached;
-        }
+        size_t reached = sift->reach(x, count, middle);
+        bool enough = reached >= s.keep; /* a coin: better computed with than branched on */
+        s.bits = enough ? middle : s.bits;
+        s.count = enough ? reached : s.count;
+        s.top = enough ? s.top : middle;
+        s.above = enough ? s.above : reached;
         middle = s.bits + (s.top - s.bits) / 2;
     }
     *search = s;
@@ -60,6 +58,6 @@ static size_t pick(const float *x, size_t count, uint32_t least, uint32_t base, 
 
 const struct sift_kernels sift_scalar = {
     .fold = fold,
-    .climb = climb,
+    .reach = reach,
     .pick = pick,
 };

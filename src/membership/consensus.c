@@ -424,22 +424,21 @@ static int input(struct consensus *a, struct voter *p, uint8_t kind, struct read
     }
 }
 
-int consensus_input(struct consensus *a, const struct identity *from, uint8_t kind, const void *payload,
-                    size_t len, uint64_t now_ns, const char **what)
+int consensus_input(struct consensus *a, const struct received *message, uint64_t now_ns, const char **what)
 {
     *what = "";
     if (a->state == CONSENSUS_GONE)
         return HEARTH_OK;
     advance(a, now_ns);
-    struct voter *p = peer_find(a, from);
+    struct voter *p = peer_find(a, message->from);
     if (!p || !p->health.linked)
         return HEARTH_OK; /* the last messages of a connection that has gone, or no memory for it */
     hear(a, p);
-    struct reader r = reader_of(payload, len);
-    int status = input(a, p, kind, &r, what);
+    struct reader r = reader_of(message->payload, message->len);
+    int status = input(a, p, message->kind, &r, what);
     if (a->stir)
         think(a);
-    else if (kind != MESSAGE_BEAT)
+    else if (message->kind != MESSAGE_BEAT)
         plan(a);
     return status;
 }

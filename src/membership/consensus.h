@@ -71,8 +71,8 @@ void consensus_heard(struct consensus *consensus, const struct identity *peer, u
 /* It is in a group with us, where its pieces come so late; or in none any more. */
 void consensus_works(struct consensus *consensus, const struct identity *peer, bool works, uint64_t late_ns);
 /* A message of one of its kinds. Malformed ones change nothing: HEARTH_PROTOCOL with what is wrong. */
-int MUST_CHECK consensus_input(struct consensus *consensus, const struct identity *from, uint8_t kind,
-                               const void *payload, size_t len, uint64_t now_ns, const char **what);
+int MUST_CHECK consensus_input(struct consensus *consensus, const struct received *message, uint64_t now_ns,
+                               const char **what);
 void consensus_describe(struct consensus *consensus, const struct peer_info *self,
                         uint64_t now_ns); /* we changed */
 /* Leader: a job runs in our instance, and is not given up for another one. Forgotten when we lead no more or

@@ -384,27 +384,26 @@ static bool reports_itself(const struct report *report, const struct identity *f
     return true;
 }
 
-int jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload, size_t len,
-               uint64_t now_ns, const char **what)
+int jobs_input(struct jobs *jobs, const struct received *message, uint64_t now_ns, const char **what)
 {
-    int status, member = view_find(&jobs->view, from);
+    int status, member = view_find(&jobs->view, message->from);
     bool leader = member >= 0 && member == jobs->view.leader;
 
-    switch (kind) {
+    switch (message->kind) {
     case MESSAGE_REPORT:
-        status = report_decode(&jobs->scratch.report, payload, len, what);
+        status = report_decode(&jobs->scratch.report, message->payload, message->len, what);
         if (status)
             return status;
-        if (!reports_itself(&jobs->scratch.report, from)) {
+        if (!reports_itself(&jobs->scratch.report, message->from)) {
             *what = "a report of a formation that its sender is not in";
             return HEARTH_PROTOCOL;
         }
         return member >= 0 ? job_leader_report(jobs, member, &jobs->scratch.report, now_ns) : HEARTH_OK;
     case MESSAGE_FORM:
-        status = form_decode(&jobs->scratch.form, payload, len, what);
+        status = form_decode(&jobs->scratch.form, message->payload, message->len, what);
         return status || !leader ? status : take_form(jobs, now_ns);
     case MESSAGE_BOARD:
-        status = board_decode(&jobs->scratch.board, payload, len, what);
+        status = board_decode(&jobs->scratch.board, message->payload, message->len, what);
         if (status == HEARTH_OK && leader)
             take_board(jobs, now_ns);
         return status;
@@ -421,7 +420,8 @@ void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const
 
     if (!identity_equal(to, &jobs->setup.self))
         outbox_put(jobs->setup.outbox, to, kind, payload, len);
-    else if (jobs_input(jobs, to, kind, payload, len, now_ns, &what)) /* no memory: it is said again */
+    else if (jobs_input(jobs, &(struct received){to, kind, payload, len}, now_ns,
+                        &what)) /* no memory: it is said again */
         log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-MESSAGE", "not taken: %s", what);
 }
 

@@ -102,8 +102,8 @@ void jobs_withdraw(struct jobs *jobs, const char *job, uint64_t now_ns);
 void jobs_end(struct jobs *jobs, uint64_t spec, uint64_t now_ns); /* our part in it is over */
 /* It says that it leaves the cluster on purpose. */
 void jobs_left(struct jobs *jobs, const struct identity *who);
-int MUST_CHECK jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload,
-                          size_t len, uint64_t now_ns, const char **what);
+int MUST_CHECK jobs_input(struct jobs *jobs, const struct received *message, uint64_t now_ns,
+                          const char **what);
 void jobs_tick(struct jobs *jobs, uint64_t now_ns);
 uint64_t jobs_deadline(const struct jobs *jobs);
 

@@ -47,6 +47,14 @@ struct outbox_message {
     uint8_t payload[];
 };
 
+/* A message that has come, for the machine that it belongs to; lent for the call. */
+struct received {
+    const struct identity *from;
+    uint8_t kind; /* enum message_kind */
+    const void *payload;
+    size_t len;
+};
+
 void outbox_init(struct outbox *box, struct heap *heap);
 void outbox_fini(struct outbox *box);
 void outbox_put(struct outbox *box, const struct identity *to, uint8_t kind, const void *payload, size_t len);

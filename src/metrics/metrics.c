@@ -4,9 +4,9 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "core/text_buf.h"
 
 #define US_PER_S UINT64_C(1000000)
 
@@ -35,23 +35,6 @@ static uint64_t histogram_read(const struct histogram *h, uint64_t bucket[METRIC
     for (int i = 0; i < METRICS_BUCKETS; i++)
         count += bucket[i] = read_counter(&h->bucket[i]);
     return count;
-}
-
-uint64_t histogram_quantile(const struct histogram *h, double quantile)
-{
-    uint64_t bucket[METRICS_BUCKETS];
-    uint64_t count = histogram_read(h, bucket), below = 0;
-
-    assert(quantile >= 0 && quantile <= 1);
-    if (count == 0)
-        return 0;
-    double place = quantile * (double)count; /* so many values lie at or below the quantile */
-    for (int i = 0; i < METRICS_BUCKETS - 1; i++) {
-        below += bucket[i];
-        if (below > 0 && (double)below >= place)
-            return UINT64_C(1) << i;
-    }
-    return UINT64_MAX;
 }
 
 /* ---- Metrics ------------------------------------------------------------------------------------------ */
@@ -89,89 +72,149 @@ void metrics_skew(struct metrics *m, int peer, uint64_t late_ns)
 
 /* ---- Text --------------------------------------------------------------------------------------------- */
 
-struct metrics_text {
-    char *at;
-    size_t size, len; /* len: of the whole text, also of what did not fit */
+struct family {
+    const char *name, *type, *help;
+    size_t place; /* of its counter in the struct that the list is about */
+    bool is_time; /* counted in nanoseconds, shown in seconds */
 };
 
-__attribute__((format(printf, 2, 3))) static void text_add(struct metrics_text *t, const char *format, ...)
-{
-    bool room = t->len < t->size;
-    va_list args;
+#define COUNT_OF(list) (sizeof(list) / sizeof((list)[0]))
 
-    va_start(args, format);
-    int len = vsnprintf(room ? t->at + t->len : NULL, room ? t->size - t->len : 0, format, args);
-    va_end(args);
-    t->len += len > 0 ? (size_t)len : 0;
+static const struct family kind_families[] = {
+    {"hearth_operations_total", "counter", "Operations that ended.",
+     offsetof(struct metrics, kind[0].operations), false},
+    {"hearth_operation_bytes_total", "counter", "Payload bytes that ended operations were asked to handle.",
+     offsetof(struct metrics, kind[0].bytes), false},
+    {"hearth_operation_failures_total", "counter", "Operations that ended with an error.",
+     offsetof(struct metrics, kind[0].failures), false},
+};
+
+static const struct family duration = {"hearth_operation_duration_seconds", "histogram",
+                                       "Time from the call to the end.", 0, true};
+
+static const struct family link_families[] = {
+    {"hearth_sent_frames_total", "counter", "Frames sent.", offsetof(struct metrics, frames_sent), false},
+    {"hearth_sent_bytes_total", "counter", "Bytes sent, frame headers included.",
+     offsetof(struct metrics, bytes_sent), false},
+    {"hearth_received_frames_total", "counter", "Frames received.", offsetof(struct metrics, frames_received),
+     false},
+    {"hearth_received_bytes_total", "counter", "Bytes received, frame headers included.",
+     offsetof(struct metrics, bytes_received), false},
+    {"hearth_early_frames_total", "counter", "Frames that came before their operation was posted.",
+     offsetof(struct metrics, frames_early), false},
+    {"hearth_late_frames_total", "counter", "Frames that came after their operation had ended.",
+     offsetof(struct metrics, frames_late), false},
+    {"hearth_connection_errors_total", "counter", "Connections to members that ended without a goodbye.",
+     offsetof(struct metrics, connection_errors), false},
+};
+
+static const struct family peer_families[] = {
+    {"hearth_peer_wait_seconds_total", "counter", "Time with nothing to do but wait for this peer.",
+     offsetof(struct metrics_peer, waited_ns), true},
+    {"hearth_peer_skew_seconds", "gauge",
+     "How late this peer's first piece of an operation comes, a moving average.",
+     offsetof(struct metrics_peer, skew_ns), true},
+    {"hearth_peer_skew_seconds_total", "counter",
+     "How late this peer's first pieces have come, all together.",
+     offsetof(struct metrics_peer, skew_total_ns), true},
+    {"hearth_peer_busy_seconds_total", "counter",
+     "Time in which bytes for this peer waited for room in its connections.",
+     offsetof(struct metrics_peer, busy_ns), true},
+    {"hearth_peer_busy_bytes_total", "counter", "Bytes that left for this peer in that time.",
+     offsetof(struct metrics_peer, busy_bytes), false},
+};
+
+static const struct family compression_families[] = {
+    {"hearth_compression_plain_bytes_total", "counter",
+     "Bytes that compressed all_reduces would have sent plain.",
+     offsetof(struct metrics, compression.plain_bytes), false},
+    {"hearth_compression_sent_bytes_total", "counter", "Bytes that compressed all_reduces have sent.",
+     offsetof(struct metrics, compression.sent_bytes), false},
+};
+
+static const struct family ratio = {"hearth_compression_ratio", "gauge",
+                                    "Plain bytes by sent bytes, 1 if nothing was sent.", 0, false};
+
+static const struct family time_families[] = {
+    {"hearth_compression_seconds_total", "counter", "Time spent compressing.",
+     offsetof(struct metrics, compression.compress_ns), true},
+    {"hearth_decompression_seconds_total", "counter",
+     "Time spent adding up and expanding what was compressed.",
+     offsetof(struct metrics, compression.expand_ns), true},
+    {"hearth_uptime_seconds", "gauge", "Time since the node was opened.", offsetof(struct metrics, uptime_ns),
+     true},
+};
+
+static const struct family memory_families[] = {
+    {"hearth_memory_bytes", "gauge", "Memory in use, user buffers aside.", 0, false},
+    {"hearth_memory_peak_bytes", "gauge", "The most memory that was in use at once.", 0, false},
+    {"hearth_memory_limit_bytes", "gauge", "The configured limit of memory, 0 if none.", 0, false},
+    {"hearth_memory_blocks", "gauge", "Blocks of memory in use.", 0, false},
+    {"hearth_allocations_total", "counter", "Allocations made: stands still in a steady state.", 0, false},
+};
+
+static void put_help(struct text_buf *t, const struct family *f)
+{
+    text_buf_print(t, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, f->type);
 }
 
-static void text_family(struct metrics_text *t, const char *name, const char *type, const char *help)
+/* What ends a line of this family. */
+static void put_value(struct text_buf *t, const struct family *f, uint64_t value)
 {
-    text_add(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    if (f->is_time)
+        text_buf_print(t, " %" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
+    else
+        text_buf_print(t, " %" PRIu64 "\n", value);
 }
 
-static void text_single(struct metrics_text *t, const char *name, const char *type, const char *help,
-                        uint64_t value)
+static uint64_t counter_of(const struct family *f, const void *base)
 {
-    text_family(t, name, type, help);
-    text_add(t, "%s %" PRIu64 "\n", name, value);
+    const char *at = (const char *)base + f->place;
+    return read_counter((const _Atomic(uint64_t) *)(const void *)at);
 }
 
-/* A label's value, with the three characters escaped that the format asks for. */
-static void text_label(struct metrics_text *t, const char *value)
+static void put_single(struct text_buf *t, const struct family *f, uint64_t value)
 {
-    for (; *value; value++) {
-        if (*value == '\n')
-            text_add(t, "\\n");
-        else if (*value == '"' || *value == '\\')
-            text_add(t, "\\%c", *value);
+    put_help(t, f);
+    text_buf_print(t, "%s", f->name);
+    put_value(t, f, value);
+}
+
+static void put_singles(struct text_buf *t, const struct family *list, size_t count, const void *base)
+{
+    for (size_t i = 0; i < count; i++)
+        put_single(t, &list[i], counter_of(&list[i], base));
+}
+
+/* The name with its first label, whose value has the three characters escaped that the format asks for. */
+static void put_kind(struct text_buf *t, const char *name, const char *suffix, const char *kind)
+{
+    text_buf_print(t, "%s%s{kind=\"", name, suffix);
+    for (; *kind; kind++) {
+        if (*kind == '\n')
+            text_buf_print(t, "\\n");
+        else if (*kind == '"' || *kind == '\\')
+            text_buf_print(t, "\\%c", *kind);
         else
-            text_add(t, "%c", *value);
+            text_buf_print(t, "%c", *kind);
     }
+    text_buf_print(t, "\"");
 }
 
-static void text_kind(struct metrics_text *t, const char *name, const char *kind)
+static void put_kinds(struct text_buf *t, const struct metrics *m, const char *const *kind_names)
 {
-    text_add(t, "%s{kind=\"", name);
-    text_label(t, kind);
-}
-
-enum kind_counter { OPERATIONS, BYTES, FAILURES };
-
-static uint64_t kind_value(const struct metrics *m, int kind, enum kind_counter which)
-{
-    switch (which) {
-    case OPERATIONS:
-        return read_counter(&m->kind[kind].operations);
-    case BYTES:
-        return read_counter(&m->kind[kind].bytes);
-    case FAILURES:
-        return read_counter(&m->kind[kind].failures);
-    }
-    return 0;
-}
-
-static void text_kinds(struct metrics_text *t, const struct metrics *m, const char *const *kind_names)
-{
-    static const struct {
-        const char *name, *help;
-    } families[] = {
-        [OPERATIONS] = {"hearth_operations_total", "Operations that ended."},
-        [BYTES] = {"hearth_operation_bytes_total",
-                   "Payload bytes that ended operations were asked to handle."},
-        [FAILURES] = {"hearth_operation_failures_total", "Operations that ended with an error."},
-    };
-
-    for (int which = OPERATIONS; which <= FAILURES; which++) {
-        text_family(t, families[which].name, "counter", families[which].help);
+    for (size_t i = 0; i < COUNT_OF(kind_families); i++) {
+        put_help(t, &kind_families[i]);
         for (int kind = 0; kind < METRICS_KINDS; kind++) {
-            text_kind(t, families[which].name, kind_names[kind]);
-            text_add(t, "\"} %" PRIu64 "\n", kind_value(m, kind, (enum kind_counter)which));
+            const char *base = (const char *)m + (size_t)kind * sizeof m->kind[0];
+            put_kind(t, kind_families[i].name, "", kind_names[kind]);
+            text_buf_print(t, "}");
+            put_value(t, &kind_families[i], counter_of(&kind_families[i], base));
         }
     }
 }
 
-static void text_histogram(struct metrics_text *t, const struct histogram *h, const char *kind)
+static void put_histogram(struct text_buf *t, const struct histogram *h, const char *kind)
 {
     uint64_t bucket[METRICS_BUCKETS];
     uint64_t count = histogram_read(h, bucket), sum_us = read_counter(&h->sum), below = 0;
@@ -179,126 +222,67 @@ static void text_histogram(struct metrics_text *t, const struct histogram *h, co
     for (int i = 0; i < METRICS_BUCKETS - 1; i++) {
         uint64_t bound_us = UINT64_C(1) << i;
         below += bucket[i];
-        text_kind(t, "hearth_operation_duration_seconds_bucket", kind);
-        text_add(t, "\",le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n", bound_us / US_PER_S,
-                 bound_us % US_PER_S, below);
+        put_kind(t, duration.name, "_bucket", kind);
+        text_buf_print(t, ",le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n", bound_us / US_PER_S,
+                       bound_us % US_PER_S, below);
     }
-    text_kind(t, "hearth_operation_duration_seconds_bucket", kind);
-    text_add(t, "\",le=\"+Inf\"} %" PRIu64 "\n", count);
-    text_kind(t, "hearth_operation_duration_seconds_sum", kind);
-    text_add(t, "\"} %" PRIu64 ".%06" PRIu64 "\n", sum_us / US_PER_S, sum_us % US_PER_S);
-    text_kind(t, "hearth_operation_duration_seconds_count", kind);
-    text_add(t, "\"} %" PRIu64 "\n", count);
+    put_kind(t, duration.name, "_bucket", kind);
+    text_buf_print(t, ",le=\"+Inf\"} %" PRIu64 "\n", count);
+    put_kind(t, duration.name, "_sum", kind);
+    text_buf_print(t, "} %" PRIu64 ".%06" PRIu64 "\n", sum_us / US_PER_S, sum_us % US_PER_S);
+    put_kind(t, duration.name, "_count", kind);
+    text_buf_print(t, "} %" PRIu64 "\n", count);
 }
 
 /* Kinds that never ran are left out: 34 lines of zeros each tell nobody anything. */
-static void text_durations(struct metrics_text *t, const struct metrics *m, const char *const *kind_names)
+static void put_durations(struct text_buf *t, const struct metrics *m, const char *const *kind_names)
 {
-    text_family(t, "hearth_operation_duration_seconds", "histogram", "Time from the call to the end.");
+    put_help(t, &duration);
     for (int kind = 0; kind < METRICS_KINDS; kind++)
         if (read_counter(&m->kind[kind].duration_us.count) > 0)
-            text_histogram(t, &m->kind[kind].duration_us, kind_names[kind]);
+            put_histogram(t, &m->kind[kind].duration_us, kind_names[kind]);
 }
 
-static void text_links(struct metrics_text *t, const struct metrics *m)
+static void put_peers(struct text_buf *t, const struct metrics *m)
 {
-    text_single(t, "hearth_sent_frames_total", "counter", "Frames sent.", read_counter(&m->frames_sent));
-    text_single(t, "hearth_sent_bytes_total", "counter", "Bytes sent, frame headers included.",
-                read_counter(&m->bytes_sent));
-    text_single(t, "hearth_received_frames_total", "counter", "Frames received.",
-                read_counter(&m->frames_received));
-    text_single(t, "hearth_received_bytes_total", "counter", "Bytes received, frame headers included.",
-                read_counter(&m->bytes_received));
-    text_single(t, "hearth_early_frames_total", "counter",
-                "Frames that came before their operation was posted.", read_counter(&m->frames_early));
-    text_single(t, "hearth_late_frames_total", "counter", "Frames that came after their operation had ended.",
-                read_counter(&m->frames_late));
-}
-
-static void text_seconds(struct metrics_text *t, const char *name, const char *type, const char *help,
-                         uint64_t ns)
-{
-    text_family(t, name, type, help);
-    text_add(t, "%s %" PRIu64 ".%09" PRIu64 "\n", name, ns / NS_PER_S, ns % NS_PER_S);
-}
-
-static void text_compression(struct metrics_text *t, const struct metrics *m)
-{
-    uint64_t plain = read_counter(&m->compression.plain_bytes);
-    uint64_t sent = read_counter(&m->compression.sent_bytes);
-    text_single(t, "hearth_compression_plain_bytes_total", "counter",
-                "Bytes that compressed all_reduces would have sent plain.", plain);
-    text_single(t, "hearth_compression_sent_bytes_total", "counter",
-                "Bytes that compressed all_reduces have sent.", sent);
-    text_family(t, "hearth_compression_ratio", "gauge", "Plain bytes by sent bytes, 1 if nothing was sent.");
-    text_add(t, "hearth_compression_ratio %.6f\n", sent > 0 ? (double)plain / (double)sent : 1.0);
-    text_seconds(t, "hearth_compression_seconds_total", "counter", "Time spent compressing.",
-                 read_counter(&m->compression.compress_ns));
-    text_seconds(t, "hearth_decompression_seconds_total", "counter",
-                 "Time spent adding up and expanding what was compressed.",
-                 read_counter(&m->compression.expand_ns));
-}
-
-/* One line a peer of a number of nanoseconds that stands at this place of struct metrics_peer. */
-static void text_peers(struct metrics_text *t, const struct metrics *m, const char *name, const char *type,
-                       const char *help, size_t place)
-{
-    text_family(t, name, type, help);
-    for (int peer = 0; peer < m->peers; peer++) {
-        const char *at = (const char *)&m->peer[peer] + place;
-        uint64_t ns = read_counter((const _Atomic(uint64_t) *)(const void *)at);
-        text_add(t, "%s{peer=\"%d\"} %" PRIu64 ".%09" PRIu64 "\n", name, peer, ns / NS_PER_S, ns % NS_PER_S);
+    for (size_t i = 0; i < COUNT_OF(peer_families); i++) {
+        put_help(t, &peer_families[i]);
+        for (int peer = 0; peer < m->peers; peer++) {
+            text_buf_print(t, "%s{peer=\"%d\"}", peer_families[i].name, peer);
+            put_value(t, &peer_families[i], counter_of(&peer_families[i], &m->peer[peer]));
+        }
     }
 }
 
-static void text_waits(struct metrics_text *t, const struct metrics *m)
+static void put_ratio(struct text_buf *t, const struct metrics *m)
 {
-    text_peers(t, m, "hearth_peer_wait_seconds_total", "counter",
-               "Time with nothing to do but wait for this peer.", offsetof(struct metrics_peer, waited_ns));
-    text_peers(t, m, "hearth_peer_skew_seconds", "gauge",
-               "How late this peer's first piece of an operation comes, a moving average.",
-               offsetof(struct metrics_peer, skew_ns));
-    text_peers(t, m, "hearth_peer_skew_seconds_total", "counter",
-               "How late this peer's first pieces have come, all together.",
-               offsetof(struct metrics_peer, skew_total_ns));
-    text_peers(t, m, "hearth_peer_busy_seconds_total", "counter",
-               "Time in which bytes for this peer waited for room in its connections.",
-               offsetof(struct metrics_peer, busy_ns));
-    text_family(t, "hearth_peer_busy_bytes_total", "counter", "Bytes that left for this peer in that time.");
-    for (int peer = 0; peer < m->peers; peer++)
-        text_add(t, "hearth_peer_busy_bytes_total{peer=\"%d\"} %" PRIu64 "\n", peer,
-                 read_counter(&m->peer[peer].busy_bytes));
+    uint64_t plain = read_counter(&m->compression.plain_bytes);
+    uint64_t sent = read_counter(&m->compression.sent_bytes);
+    put_help(t, &ratio);
+    text_buf_print(t, "%s %.6f\n", ratio.name, sent > 0 ? (double)plain / (double)sent : 1.0);
 }
 
-static void text_memory(struct metrics_text *t, const struct heap *heap)
+static void put_memory(struct text_buf *t, const struct heap *heap)
 {
-    text_single(t, "hearth_memory_bytes", "gauge", "Memory in use, user buffers aside.",
-                read_counter(&heap->bytes));
-    text_single(t, "hearth_memory_peak_bytes", "gauge", "The most memory that was in use at once.",
-                read_counter(&heap->bytes_peak));
-    text_single(t, "hearth_memory_limit_bytes", "gauge", "The configured limit of memory, 0 if none.",
-                heap->limit);
-    text_single(t, "hearth_memory_blocks", "gauge", "Blocks of memory in use.", read_counter(&heap->blocks));
-    text_single(t, "hearth_allocations_total", "counter", "Allocations made: stands still in a steady state.",
-                read_counter(&heap->calls));
+    const uint64_t values[COUNT_OF(memory_families)] = {
+        read_counter(&heap->bytes), read_counter(&heap->bytes_peak), heap->limit, read_counter(&heap->blocks),
+        read_counter(&heap->calls)};
+    for (size_t i = 0; i < COUNT_OF(memory_families); i++)
+        put_single(t, &memory_families[i], values[i]);
 }
 
 size_t metrics_text(const struct metrics *m, const struct heap *heap, const char *const *kind_names,
                     char *text, size_t size)
 {
-    struct metrics_text t = {.at = text, .size = size};
+    struct text_buf t = text_buf_of(text, size);
 
-    if (size > 0)
-        text[0] = '\0';
-    text_kinds(&t, m, kind_names);
-    text_durations(&t, m, kind_names);
-    text_links(&t, m);
-    text_single(&t, "hearth_connection_errors_total", "counter",
-                "Connections to members that ended without a goodbye.", read_counter(&m->connection_errors));
-    text_waits(&t, m);
-    text_compression(&t, m);
-    text_seconds(&t, "hearth_uptime_seconds", "gauge", "Time since the node was opened.",
-                 read_counter(&m->uptime_ns));
-    text_memory(&t, heap);
+    put_kinds(&t, m, kind_names);
+    put_durations(&t, m, kind_names);
+    put_singles(&t, link_families, COUNT_OF(link_families), m);
+    put_peers(&t, m);
+    put_singles(&t, compression_families, COUNT_OF(compression_families), m);
+    put_ratio(&t, m);
+    put_singles(&t, time_families, COUNT_OF(time_families), m);
+    put_memory(&t, heap);
     return t.len;
 }

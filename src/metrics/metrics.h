@@ -16,8 +16,6 @@ struct histogram {
     _Atomic(uint64_t) count, sum;
 };
 void histogram_add(struct histogram *h, uint64_t value);
-/* Upper bound of the bucket in which the quantile (0..1) falls; 0 if empty, UINT64_MAX in the last. */
-uint64_t histogram_quantile(const struct histogram *h, double quantile);
 
 struct metrics {
     struct {

@@ -21,6 +21,33 @@ uint64_t node_now(const hearth_node *node)
     return clock_now(&node->clock);
 }
 
+/* ---- requests ---- */
+
+static hearth_request *request_take(hearth_node *node)
+{
+    hearth_request *request;
+    if (list_empty(&node->free_requests)) {
+        request = heap_alloc(node->heap, 1, sizeof *request);
+        if (!request)
+            return NULL;
+        list_init(&request->item);
+    } else {
+        request = container_of(node->free_requests.prev, hearth_request, item);
+        list_remove(&request->item);
+    }
+    *request = (hearth_request){.node = node, .event = {.read_fd = -1, .write_fd = -1}};
+    list_init(&request->item);
+    list_push(&node->requests, &request->item);
+    return request;
+}
+
+static void request_put(hearth_request *request)
+{
+    event_close(&request->event);
+    list_remove(&request->item);
+    list_push(&request->node->free_requests, &request->item);
+}
+
 /* ---- what has ended ---- */
 
 /* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
@@ -37,7 +64,12 @@ static void collect(hearth_node *node, const hearth_request *mine, bool counted)
     node->collecting = true;
     while ((completion = engine_finished(node->engine))) {
         hearth_request *request = container_of(completion, hearth_request, completion);
+        if (request->abandoned) {
+            request_put(request);
+            continue;
+        }
         if (request->done) {
+            request->telling = true;
             mutex_unlock(&node->baton);
             request->done(request->done_arg, completion->error.status);
             mutex_lock(&node->baton);
@@ -281,31 +313,6 @@ void node_cancel(hearth_request *request)
 
 /* ---- starting ---- */
 
-static hearth_request *request_take(hearth_node *node)
-{
-    hearth_request *request;
-    if (list_empty(&node->free_requests)) {
-        request = heap_alloc(node->heap, 1, sizeof *request);
-        if (!request)
-            return NULL;
-        list_init(&request->item);
-    } else {
-        request = container_of(node->free_requests.prev, hearth_request, item);
-        list_remove(&request->item);
-    }
-    *request = (hearth_request){.node = node, .event = {.read_fd = -1, .write_fd = -1}};
-    list_init(&request->item);
-    list_push(&node->requests, &request->item);
-    return request;
-}
-
-static void request_put(hearth_request *request)
-{
-    event_close(&request->event);
-    list_remove(&request->item);
-    list_push(&request->node->free_requests, &request->item);
-}
-
 int node_start(hearth_group *group, const struct call *call, enum caller_next caller, hearth_request **out,
                struct error *error)
 {
@@ -432,8 +439,15 @@ void node_abandon(hearth_request *request, const struct error *why)
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
     completion_abort(&request->completion, why);
+    bool telling = request->telling && !request->settled;
+    if (request->settled)
+        request_put(request);
+    else
+        request->abandoned = !telling;
     drive_once(node);
-    node_wait(request, NEVER_NS); /* another thread may be in its callback */
+    if (!telling)
+        return;
+    node_wait(request, NEVER_NS); /* another thread is in its callback */
     node_release(request);
 }
 
@@ -540,7 +554,7 @@ int node_make_inner(hearth_group *outer, enum inner_kind kind, const struct grou
     if (!inner)
         status = inner_make(outer, kind, view, members, &inner);
     else if (inner->followed != version) /* or another thread was faster */
-        group_follow(inner->group, view);
+        group_set_view(inner->group, view);
     if (status == HEARTH_OK) {
         inner->followed = version;
         outer->inner[kind] = inner;

@@ -34,7 +34,9 @@ struct hearth_request {
     struct completion completion;
     void (*cancel)(void *arg); /* NULL: an operation of the engine, or it ends; else who runs it */
     void *cancel_arg;
+    bool telling;              /* its callback is being called */
     bool settled;              /* ended, and its callback has returned */
+    bool abandoned;            /* free from when it is collected */
     char text[ERROR_TEXT_MAX]; /* hearth_request_error, once it is settled */
     struct event event;        /* read_fd -1: never asked for */
     hearth_done_fn *done;
@@ -210,7 +212,8 @@ void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
 /* Its callback has been called: waits until that has returned, gives its error, and releases it. */
 int node_finish(hearth_request *request, struct error *error);
-/* Ends it if it has not ended, and tells the others why; then releases it. */
+/* Ends it if it has not ended, and tells the others why; its callback is not called any more. It is the
+ * node's again. May be called from completion callbacks, too. */
 void node_abandon(hearth_request *request, const struct error *why);
 /* A request for something that the caller runs: `cancel`, called by any thread with the baton, must bring it
  * to node_settle soon. */

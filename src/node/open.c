@@ -68,8 +68,8 @@ int opening_listen(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
     struct sock_addr addrs[ROSTER_ADDRS_MAX];
-    struct listener_setup setup = {
-        .heap = o->heap, .log = o->log, .port_tries = PORT_TRIES, .greeting_ns = GREETING_NS};
+    struct half_open_setup setup = {
+        .heap = o->heap, .log = o->log, .port_tries = PORT_TRIES, .patience_ns = GREETING_NS};
     uint16_t port = c->port;
     int count = 0;
     if (o->peers && o->rank >= 0) {

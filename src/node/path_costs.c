@@ -58,16 +58,20 @@ static void use_measures(const struct ring_order *a, struct link_cost *inside, s
 static void adopt_costs(hearth_group *group, const struct ring_order *a)
 {
     const struct path_costs *f = &group->node->costs;
+    struct group_view view = *group_view(group->group);
     struct link_cost inside = f->inside, across = f->across;
     if (a)
         use_measures(a, &inside, &across);
     /* Where the line is slow, the processor's turns do not matter. */
-    bool crowded = f->crowded && f->byte_s * inside.bytes_per_s < SLOW_LINE;
+    view.crowded = f->crowded && f->byte_s * inside.bytes_per_s < SLOW_LINE;
     if (f->byte_s > 0) {
         inside.bytes_per_s = fmin(inside.bytes_per_s, 1 / f->byte_s);
         across.bytes_per_s = fmin(across.bytes_per_s, 1 / f->byte_s);
     }
-    group_set_costs(group->group, &inside, &across, window_for(&across, f->window_bytes), crowded);
+    view.inside = inside;
+    view.across = across;
+    view.window_bytes = window_for(&across, f->window_bytes);
+    group_set_view(group->group, &view);
 }
 
 /* ---- maps ---- */
@@ -128,15 +132,16 @@ static bool by_rank(const int *order, int size)
 static void adopt_maps(hearth_group *group, const struct ring_order *a)
 {
     struct path_costs *f = &group->node->costs;
+    struct group_view view = *group_view(group->group);
     int host[VIEW_MEMBERS_MAX];
     map_hosts(group, a, host);
-    group_set_hosts(group->group, host, fullest(host, a->size));
     if (f->named)
         map_sites(group, host, f->room);
-    group_set_sites(group->group, f->named ? f->room : host);
-    int status = group_set_order(group->group, by_rank(a->order, a->size) ? NULL : a->order);
-    assert(status == HEARTH_OK); /* whoever arranged it has every rank once */
-    (void)status;
+    view.host = host;
+    view.port_sharers = fullest(host, a->size);
+    view.site = f->named ? f->room : host;
+    view.order = by_rank(a->order, a->size) ? NULL : a->order;
+    group_set_view(group->group, &view);
 }
 
 /* ---- adopting ---- */
@@ -146,8 +151,10 @@ void path_costs_begin(hearth_node *node)
     struct path_costs *f = &node->costs;
     mutex_lock(&node->baton);
     if (f->named) {
+        struct group_view view = *group_view(node->world.group);
         map_sites(&node->world, f->host, f->room);
-        group_set_sites(node->world.group, f->room);
+        view.site = f->room;
+        group_set_view(node->world.group, &view);
     }
     adopt_costs(&node->world, NULL);
     mutex_unlock(&node->baton);

@@ -13,7 +13,7 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "os/tcp_facts.h"
+#include "os/sock.h"
 
 #define BLOCK_BYTES 16384
 #define UNSENT_BYTES                                                                                         \

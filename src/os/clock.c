@@ -2,15 +2,22 @@
 /* The machine's monotonic clock, and a virtual one in its place. */
 #include "os/clock.h"
 
-#include <stddef.h>
 #include <time.h>
+
+#include "core/types.h"
+
+/* 0: there is no such clock. */
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 uint64_t clock_real(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t clock_now(const struct clock *clock)
@@ -28,13 +35,10 @@ uint64_t clock_calendar_s(void)
 uint64_t clock_asleep(void)
 {
 #ifdef CLOCK_BOOTTIME
-    struct timespec boot;
-    uint64_t before = clock_real();
+    uint64_t awake = clock_real(), since = clock_ns(CLOCK_BOOTTIME);
 
-    if (clock_gettime(CLOCK_BOOTTIME, &boot) == 0) {
-        uint64_t since = (uint64_t)boot.tv_sec * UINT64_C(1000000000) + (uint64_t)boot.tv_nsec;
-        return since > before ? since - before : 0;
-    }
-#endif
+    return since > awake ? since - awake : 0;
+#else
     return 0;
+#endif
 }

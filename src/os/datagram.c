@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -33,20 +32,6 @@
 #define DROP_ERRORS_MAX 64  /* mishaps that are read in one go */
 
 /* ---- making and ending ---- */
-
-static bool manners(int fd)
-{
-    return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
-}
-
-static int socket_make(int family)
-{
-#if LINUX
-    return socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-#else
-    return socket(family, SOCK_DGRAM, 0);
-#endif
-}
 
 /* As much as we may have, and not less than the system gives by itself. */
 static void buffer_set(int fd, int force, int plain, int bytes)
@@ -121,15 +106,14 @@ int datagram_open(const struct sock_addr *local, int buffer_bytes, struct datagr
 
     if (family != SOCK_IPV4 && family != SOCK_IPV6)
         return refuse(error, local, EAFNOSUPPORT);
-    int fd = socket_make(v6 ? AF_INET6 : AF_INET);
+    int fd = sock_make(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM);
     if (fd < 0)
         return refuse(error, local, errno);
     fork_closes(fd);
     *port = (struct datagram_port){.fd = fd, .mapped = v6};
     if (v6)
         option(fd, IPPROTO_IPV6, IPV6_V6ONLY, !sock_addr_wildcard(local));
-    if (!manners(fd) || bind(fd, sock_addr_native(local), local->len) != 0 ||
-        sock_local(fd, &where) != HEARTH_OK) {
+    if (bind(fd, sock_addr_native(local), local->len) != 0 || sock_local(fd, &where) != HEARTH_OK) {
         int why = errno;
         datagram_close(port);
         return refuse(error, local, why);
@@ -156,7 +140,7 @@ static size_t mtu_towards(const struct sock_addr *to)
     bool v6 = sock_addr_family(to) == SOCK_IPV6;
     int mtu = 0;
     socklen_t len = sizeof mtu;
-    int fd = socket_make(v6 ? AF_INET6 : AF_INET);
+    int fd = sock_make(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM);
 
     if (fd < 0)
         return 0;

@@ -37,21 +37,14 @@ static ssize_t event_write(int fd, const void *bytes, size_t len)
 
 #include <sys/socket.h>
 
-/* Between socketpair and fcntl another thread may fork and exec: only SOCK_CLOEXEC, which not every system
- * has, closes that gap. */
+#include "os/sock.h"
+
 int event_open(struct event *e)
 {
     int fd[2];
 
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0)
+    if (sock_pair(fd) != HEARTH_OK)
         return HEARTH_SYSTEM;
-    for (int i = 0; i < 2; i++) {
-        if (fcntl(fd[i], F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd[i], F_SETFL, O_NONBLOCK) != 0) {
-            close(fd[0]);
-            close(fd[1]);
-            return HEARTH_SYSTEM;
-        }
-    }
     e->read_fd = fd[0];
     e->write_fd = fd[1];
     return HEARTH_OK;

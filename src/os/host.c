@@ -3,43 +3,91 @@
 #include "os/host.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "core/hash.h"
-#include "os/host_file.h"
 #include "os/resolve.h"
+#include "os/thread.h"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+#define CAN_AES   (1ul << 3) /* HWCAP_AES and HWCAP_PMULL of the kernel's asm/hwcap.h */
+#define CAN_PMULL (1ul << 4)
+#endif
 
 #define NAME_TEXT_MAX 256
 #define HOME_TEXT_MAX 4096
 #define LIST_TEXT_MAX 200 /* of the interfaces that an error lists */
 
+#define BOOT_ID    "/proc/sys/kernel/random/boot_id"
+#define MACHINE_ID "/etc/machine-id"
+
 /* ---- who ---- */
+
+bool file_read(const char *path, char *text, size_t size)
+{
+    size_t len = 0;
+    ssize_t got;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    do {
+        got = read(fd, text + len, size - 1 - len);
+        len += got > 0 ? (size_t)got : 0;
+    } while (len < size - 1 && (got > 0 || (got < 0 && errno == EINTR)));
+    close(fd);
+    text[len] = '\0';
+    return len > 0;
+}
+
+bool file_write(int fd, const void *bytes, size_t len)
+{
+    const uint8_t *at = bytes;
+
+    while (len > 0) {
+        ssize_t put = write(fd, at, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return false;
+        at += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+/* Other network namespaces are other machines. */
+static uint64_t hash_with_network(uint64_t hash)
+{
+    struct stat net;
+    return stat("/proc/self/ns/net", &net) == 0 ? hash_mix(hash, (uint64_t)net.st_ino) : hash;
+}
 
 int host_id(uint64_t *id)
 {
     char text[NAME_TEXT_MAX];
-    struct stat net;
     uint64_t hash = 0;
 
-    if (file_read("/proc/sys/kernel/random/boot_id", text, sizeof text)) {
+    if (file_read(BOOT_ID, text, sizeof text)) {
         hash = hash64(hash, text, strlen(text));
     } else {
         if (gethostname(text, sizeof text) != 0)
             return HEARTH_SYSTEM;
         text[sizeof text - 1] = '\0';
         hash = hash64(hash, text, strlen(text));
-        if (file_read("/etc/machine-id", text, sizeof text))
+        if (file_read(MACHINE_ID, text, sizeof text))
             hash = hash64(hash, text, strlen(text));
     }
-    hash = hash_mix(hash, host_user());
-    if (stat("/proc/self/ns/net", &net) == 0)
-        hash = hash_mix(hash, (uint64_t)net.st_ino);
-    *id = hash_mix(hash, sock_names_id());
+    *id = hash_mix(hash_with_network(hash_mix(hash, host_user())), sock_names_id());
     return HEARTH_OK;
 }
 
@@ -74,6 +122,60 @@ bool host_home(char *path, size_t size)
     if (getpwuid_r(geteuid(), &entry, text, sizeof text, &found) != 0 || !found || found->pw_dir[0] != '/')
         return false;
     return (size_t)snprintf(path, size, "%s", found->pw_dir) < size;
+}
+
+/* ---- what it has ---- */
+
+static uint64_t machine_hash(const struct utsname *name)
+{
+    char text[NAME_TEXT_MAX];
+
+    if (!file_read(MACHINE_ID, text, sizeof text) && !file_read(BOOT_ID, text, sizeof text))
+        snprintf(text, sizeof text, "%s", name->nodename);
+    return hash_with_network(hash64(0, text, strlen(text)));
+}
+
+bool processor_has_aes(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    return __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+#elif defined(__aarch64__) && defined(__linux__)
+    return (getauxval(AT_HWCAP) & (CAN_AES | CAN_PMULL)) == (CAN_AES | CAN_PMULL);
+#else
+    return false;
+#endif
+}
+
+static uint16_t cpu_bits(void)
+{
+    unsigned bits = processor_has_aes() ? HOST_AES : 0;
+#if defined(__x86_64__)
+    bits |= __builtin_cpu_supports("avx2") ? HOST_AVX2 : 0;
+    bits |= __builtin_cpu_supports("avx512f") ? HOST_AVX512 : 0;
+#elif defined(__aarch64__)
+    bits |= HOST_NEON;
+#endif
+    return (uint16_t)bits;
+}
+
+void host_facts(struct host_facts *facts)
+{
+    struct utsname name = {0};
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    int cores = cpu_count();
+
+    (void)uname(&name); /* an empty name is what is left */
+    memset(facts, 0, sizeof *facts);
+    facts->machine = machine_hash(&name);
+    facts->memory_mib = pages > 0 && page > 0 ? (uint32_t)(((uint64_t)pages * (uint64_t)page) >> 20) : 0;
+    facts->cores = (uint16_t)(cores < UINT16_MAX ? cores : UINT16_MAX);
+    facts->cpu = cpu_bits();
+    name.release[14] = '\0'; /* distributions write long ones */
+    snprintf(facts->platform, sizeof facts->platform, "%.8s %.12s %.8s", name.sysname, name.release,
+             name.machine);
+    for (char *c = facts->platform; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
 }
 
 /* ---- what to tell others ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine we run on: who it is, which networks it has. */
+/* The machine we run on: who it is, what it has, which networks. */
 #pragma once
 
 #include "os/sock.h"
@@ -11,6 +11,29 @@ void host_name(char *name, size_t size); /* for people; always terminated, print
 uint32_t host_user(void);                /* effective user id */
 int host_parent(void);                   /* process id of the parent */
 bool host_home(char *path, size_t size); /* of the user, by the system's list; false: it has none */
+
+/* A small file of the system: at most size - 1 bytes, terminated. False: no such file, or it is empty. */
+bool file_read(const char *path, char *text, size_t size);
+bool file_write(int fd, const void *bytes, size_t len); /* all of them; false: see errno */
+
+#define HOST_PLATFORM_MAX 32
+
+/* Bits of struct host_facts.cpu; they travel to others. */
+#define HOST_AVX2   1u
+#define HOST_AVX512 2u
+#define HOST_NEON   4u
+#define HOST_AES    8u
+
+struct host_facts {
+    uint64_t machine; /* the same for all users and boots; other network namespaces are other machines */
+    uint32_t memory_mib;
+    uint16_t cores;
+    uint16_t cpu;
+    char platform[HOST_PLATFORM_MAX]; /* "Linux 6.1.0-18 x86_64", printable, cut */
+};
+/* What the system does not tell is 0. */
+void host_facts(struct host_facts *facts);
+bool processor_has_aes(void); /* AES-GCM in hardware: both the cipher and its authentication */
 
 enum interface_kind {
     INTERFACE_WIRE,    /* a wired or wireless network, and virtual machines' cards: what one wants */

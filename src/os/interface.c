@@ -12,67 +12,30 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/host_file.h"
 #include "os/sock_native.h"
 
 /* ---- kinds ---- */
 
-struct name_row {
-    const char *prefix;
+/* Beginnings of names. The first that fits counts. */
+static const struct {
     enum interface_kind kind;
-};
-
-/* The first that fits. */
-static const struct name_row names[] = {
-    {"docker", INTERFACE_VIRTUAL},
-    {"br-", INTERFACE_VIRTUAL},
-    {"veth", INTERFACE_VIRTUAL},
-    {"virbr", INTERFACE_VIRTUAL},
-    {"vnet", INTERFACE_VIRTUAL},
-    {"cni", INTERFACE_VIRTUAL},
-    {"flannel", INTERFACE_VIRTUAL},
-    {"cali", INTERFACE_VIRTUAL},
-    {"cilium", INTERFACE_VIRTUAL},
-    {"kube", INTERFACE_VIRTUAL},
-    {"nodelocaldns", INTERFACE_VIRTUAL},
-    {"podman", INTERFACE_VIRTUAL},
-    {"lxcbr", INTERFACE_VIRTUAL},
-    {"lxdbr", INTERFACE_VIRTUAL},
-    {"incusbr", INTERFACE_VIRTUAL},
-    {"vmnet", INTERFACE_VIRTUAL},
-    {"vboxnet", INTERFACE_VIRTUAL},
-    {"awdl", INTERFACE_VIRTUAL},
-    {"llw", INTERFACE_VIRTUAL},
-    {"dummy", INTERFACE_VIRTUAL},
-    {"ifb", INTERFACE_VIRTUAL},
-    {"tun", INTERFACE_TUNNEL},
-    {"utun", INTERFACE_TUNNEL},
-    {"wg", INTERFACE_TUNNEL},
-    {"ppp", INTERFACE_TUNNEL},
-    {"tailscale", INTERFACE_TUNNEL},
-    {"zt", INTERFACE_TUNNEL},
-    {"ipsec", INTERFACE_TUNNEL},
-    {"gre", INTERFACE_TUNNEL},
-    {"sit", INTERFACE_TUNNEL},
-    {"ip6tnl", INTERFACE_TUNNEL},
-    {"vti", INTERFACE_TUNNEL},
-    {"nebula", INTERFACE_TUNNEL},
-    {"nordlynx", INTERFACE_TUNNEL},
-    {"proton", INTERFACE_TUNNEL},
-    {"eth", INTERFACE_WIRE},
-    {"en", INTERFACE_WIRE},
-    {"wl", INTERFACE_WIRE},
-    {"ww", INTERFACE_WIRE},
-    {"ib", INTERFACE_WIRE},
-    {"bond", INTERFACE_WIRE},
-    {"team", INTERFACE_WIRE},
+    const char *prefix[22];
+} names[] = {
+    {INTERFACE_VIRTUAL, {"docker",  "br-",    "veth",    "virbr",        "vnet",   "cni",   "flannel",
+                         "cali",    "cilium", "kube",    "nodelocaldns", "podman", "lxcbr", "lxdbr",
+                         "incusbr", "vmnet",  "vboxnet", "awdl",         "llw",    "dummy", "ifb"}},
+    {INTERFACE_TUNNEL,
+     {"tun", "utun", "wg", "ppp", "tailscale", "zt", "ipsec", "gre", "sit", "ip6tnl", "vti", "nebula",
+      "nordlynx", "proton"}},
+    {INTERFACE_WIRE, {"eth", "en", "wl", "ww", "ib", "bond", "team"}},
 };
 
 enum interface_kind interface_kind_of_name(const char *name)
 {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
-            return names[i].kind;
+        for (const char *const *prefix = names[i].prefix; *prefix; prefix++)
+            if (strncmp(name, *prefix, strlen(*prefix)) == 0)
+                return names[i].kind;
     return INTERFACE_OTHER;
 }
 

@@ -3,9 +3,7 @@
 #define _GNU_SOURCE 1 /* struct ip_mreq, struct ifreq */
 #include "os/multicast_probe.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -23,8 +21,7 @@ struct probe {
     bool v6;
     unsigned index; /* of the interface */
     int hears, says;
-    struct sockaddr_storage group; /* with the port at which we hear */
-    socklen_t group_len;
+    struct sock_addr group; /* with the port at which we hear */
     uint8_t nonce[NONCE_LEN];
 };
 
@@ -39,30 +36,20 @@ static bool option(int fd, int level, int name, const void *value, socklen_t len
     return setsockopt(fd, level, name, value, len) == 0;
 }
 
-static int socket_make(bool v6)
+static struct in_addr v4_of(const struct sock_addr *addr)
 {
-    int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
-    if (fd >= 0 && (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0)) {
-        sock_close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static struct in_addr own_v4(const struct probe *p)
-{
-    return ((const struct sockaddr_in *)(const void *)sock_addr_native(&p->at->addr))->sin_addr;
+    return ((const struct sockaddr_in *)(const void *)sock_addr_native(addr))->sin_addr;
 }
 
 static bool join(const struct probe *p)
 {
     if (p->v6) {
         struct ipv6_mreq request = {.ipv6mr_interface = p->index};
-        request.ipv6mr_multiaddr = ((const struct sockaddr_in6 *)(const void *)&p->group)->sin6_addr;
+        request.ipv6mr_multiaddr =
+            ((const struct sockaddr_in6 *)(const void *)sock_addr_native(&p->group))->sin6_addr;
         return option(p->hears, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request);
     }
-    struct ip_mreq request = {.imr_interface = own_v4(p)};
-    request.imr_multiaddr = ((const struct sockaddr_in *)(const void *)&p->group)->sin_addr;
+    struct ip_mreq request = {.imr_interface = v4_of(&p->at->addr), .imr_multiaddr = v4_of(&p->group)};
     return option(p->hears, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request);
 }
 
@@ -75,7 +62,7 @@ static bool aim(const struct probe *p)
                option(p->says, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof on) &&
                option(p->says, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof hops);
     }
-    struct in_addr own = own_v4(p);
+    struct in_addr own = v4_of(&p->at->addr);
     unsigned char on = 1, hops = 1;
     return option(p->says, IPPROTO_IP, IP_MULTICAST_IF, &own, sizeof own) &&
            option(p->says, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on) &&
@@ -85,34 +72,13 @@ static bool aim(const struct probe *p)
 /* Takes a free port for the hearing socket; the group gets it too. */
 static bool take_port(struct probe *p)
 {
-    struct sockaddr_storage any = {.ss_family = (sa_family_t)(p->v6 ? AF_INET6 : AF_INET)}, bound;
-    socklen_t len = sizeof bound;
-    if (bind(p->hears, (const struct sockaddr *)&any, p->group_len) != 0 ||
-        getsockname(p->hears, (struct sockaddr *)&bound, &len) != 0)
-        return false;
-    if (p->v6)
-        ((struct sockaddr_in6 *)(void *)&p->group)->sin6_port =
-            ((struct sockaddr_in6 *)(void *)&bound)->sin6_port;
-    else
-        ((struct sockaddr_in *)(void *)&p->group)->sin_port =
-            ((struct sockaddr_in *)(void *)&bound)->sin_port;
-    return true;
-}
+    struct sock_addr bound;
 
-static void name_group(struct probe *p)
-{
-    if (p->v6) {
-        struct sockaddr_in6 *group = (struct sockaddr_in6 *)(void *)&p->group;
-        group->sin6_family = AF_INET6;
-        group->sin6_scope_id = p->index;
-        inet_pton(AF_INET6, "ff02::fb", &group->sin6_addr);
-        p->group_len = sizeof *group;
-    } else {
-        struct sockaddr_in *group = (struct sockaddr_in *)(void *)&p->group;
-        group->sin_family = AF_INET;
-        inet_pton(AF_INET, "224.0.0.251", &group->sin_addr);
-        p->group_len = sizeof *group;
-    }
+    if (sock_addr_parse(p->v6 ? "::" : "0.0.0.0", 0, &bound) != HEARTH_OK ||
+        bind(p->hears, sock_addr_native(&bound), bound.len) != 0 || sock_local(p->hears, &bound) != HEARTH_OK)
+        return false;
+    return sock_addr_parse(p->v6 ? "ff02::fb" : "224.0.0.251", sock_addr_port(&bound), &p->group) ==
+           HEARTH_OK;
 }
 
 static bool heard(const struct probe *p)
@@ -130,7 +96,7 @@ static int exchange(const struct probe *p, uint64_t deadline_ns, struct error *e
 {
     struct sock_wait item = {.fd = p->hears, .want_recv = true};
     do {
-        if (sendto(p->says, p->nonce, NONCE_LEN, 0, (const struct sockaddr *)&p->group, p->group_len) < 0)
+        if (sendto(p->says, p->nonce, NONCE_LEN, 0, sock_addr_native(&p->group), p->group.len) < 0)
             return refuse(p, "send to mDNS's group", error);
         uint64_t again = clock_real() + AGAIN_NS;
         sock_wait(&item, 1, again < deadline_ns ? again : deadline_ns);
@@ -157,9 +123,8 @@ int multicast_probe(const struct interface *at, uint64_t deadline_ns, struct err
     struct probe p = {.at = at, .v6 = sock_addr_family(&at->addr) == SOCK_IPV6};
     int status;
     p.index = if_nametoindex(at->name);
-    p.hears = socket_make(p.v6);
-    p.says = socket_make(p.v6);
-    name_group(&p);
+    p.hears = sock_make(p.v6 ? AF_INET6 : AF_INET, SOCK_DGRAM);
+    p.says = sock_make(p.v6 ? AF_INET6 : AF_INET, SOCK_DGRAM);
     if (p.hears < 0 || p.says < 0 || random_bytes(p.nonce, sizeof p.nonce))
         status = refuse(&p, "make sockets", error);
     else if (switched_off(&p))

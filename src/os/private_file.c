@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "os/clock.h"
+#include "os/host.h"
 #include "os/random.h"
 
 #define LOCK_NS       (10 * NS_PER_S)
@@ -147,21 +148,7 @@ void private_file_close_fd(int fd)
 
 /* ---- writing ---- */
 
-/* The directory of the path, "." if it names none; false: it is too long, or names no file. */
-static bool parent_of(const char *path, char parent[static PRIVATE_PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
-
-    if (strlen(path) + SUFFIX_MAX > PRIVATE_PATH_MAX || !*(slash ? slash + 1 : path))
-        return false;
-    snprintf(parent, PRIVATE_PATH_MAX, "%.*s", (int)len, path);
-    if (len == 0)
-        snprintf(parent, PRIVATE_PATH_MAX, ".");
-    return true;
-}
-
-static int make_directory(char *directory, struct error *error)
+static int make_directory(const char *directory, struct error *error)
 {
     struct stat about;
 
@@ -174,16 +161,22 @@ static int make_directory(char *directory, struct error *error)
     return failed(error, directory, "make the directory");
 }
 
-static int make_directories(char *directory, struct error *error)
+/* The directory of the path, "." if it names none, and those above it: made if they are missing. */
+static int make_parents(const char *path, char parent[static PRIVATE_PATH_MAX], struct error *error)
 {
+    const char *last = strrchr(path, '/');
+    size_t len = last == path ? 1 : last ? (size_t)(last - path) : 0;
     int status = HEARTH_OK;
 
-    for (char *slash = strchr(directory + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
+    if (strlen(path) + SUFFIX_MAX > PRIVATE_PATH_MAX || !*(last ? last + 1 : path))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "\"%s\" is no path of a file", path);
+    snprintf(parent, PRIVATE_PATH_MAX, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
+    for (char *slash = strchr(parent + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        status = make_directory(directory, error);
+        status = make_directory(parent, error);
         *slash = '/';
     }
-    return status ? status : make_directory(directory, error);
+    return status ? status : make_directory(parent, error);
 }
 
 /* A new file beside the path, which nobody else has opened; -1: see errno. */
@@ -198,20 +191,6 @@ static int open_temporary(const char *path, char temporary[static PRIVATE_PATH_M
     for (size_t i = 0; i < sizeof drawn; i++)
         len += (size_t)snprintf(temporary + len, PRIVATE_PATH_MAX - len, "%02x", drawn[i]);
     return open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-}
-
-static bool write_whole(int fd, const uint8_t *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t put = write(fd, bytes, len);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        bytes += put;
-        len -= (size_t)put;
-    }
-    return fchmod(fd, 0600) == 0 && fsync(fd) == 0; /* the user's mask may have taken away too much */
 }
 
 /* After a loss of power the name is there too, where the file system knows how to do it. */
@@ -229,26 +208,23 @@ static void sync_directory(const char *directory)
 static int place_new(const char *temporary, const char *path, bool *there, struct error *error)
 {
     struct stat about;
-    int lock = -1, status;
+    int lock = -1, status = HEARTH_OK;
 
     if (link(temporary, path) == 0)
         return HEARTH_OK;
     *there = errno == EEXIST;
-    if (*there)
-        return refused(error, path, "is there already and stays as it is: move it away first");
-    if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
+    if (!*there && errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
         return failed(error, path, "write");
-    /* A file system without links. All who make this file come here then, one after the other. */
-    status = private_file_lock(path, &lock, error);
-    if (status)
-        return status;
-    *there = lstat(path, &about) == 0;
-    if (*there)
-        status = refused(error, path, "is there already and stays as it is: move it away first");
-    else if (rename(temporary, path) != 0)
-        status = failed(error, path, "write");
-    private_file_unlock(lock);
-    return status;
+    if (!*there) { /* a file system without links: all who make this file come here, one after the other */
+        status = private_file_lock(path, &lock, error);
+        if (status)
+            return status;
+        *there = lstat(path, &about) == 0;
+        if (!*there && rename(temporary, path) != 0)
+            status = failed(error, path, "write");
+        private_file_unlock(lock);
+    }
+    return *there ? refused(error, path, "is there already and stays as it is: move it away first") : status;
 }
 
 int private_file_write(const char *path, const void *bytes, size_t len, bool replace, bool *there,
@@ -259,15 +235,14 @@ int private_file_write(const char *path, const void *bytes, size_t len, bool rep
     bool written;
 
     *there = false;
-    if (!parent_of(path, parent))
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "\"%s\" is no path of a file", path);
-    status = make_directories(parent, error);
+    status = make_parents(path, parent, error);
     if (status)
         return status;
     fd = open_temporary(path, temporary);
     if (fd < 0)
         return failed(error, path, "write");
-    written = write_whole(fd, bytes, len);
+    /* The user's mask may have taken away too much. */
+    written = file_write(fd, bytes, len) && fchmod(fd, 0600) == 0 && fsync(fd) == 0;
     if (!written)
         status = failed(error, path, "write");
     if (close(fd) != 0 && written) /* some file systems tell only now that there is no room */
@@ -312,9 +287,7 @@ int private_file_lock(const char *path, int *lock, struct error *error)
     char name[PRIVATE_PATH_MAX], parent[PRIVATE_PATH_MAX];
     int fd, status;
 
-    if (!parent_of(path, parent))
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "\"%s\" is no path of a file", path);
-    status = make_directories(parent, error);
+    status = make_parents(path, parent, error);
     if (status)
         return status;
     snprintf(name, sizeof name, "%s.lock", path);

@@ -3,17 +3,38 @@
 #include "os/random.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
 
 #include <sys/random.h>
+
+static ssize_t draw(void *target, size_t len)
+{
+    return getrandom(target, len, 0);
+}
+
+#else
+
+static ssize_t draw(void *target, size_t len)
+{
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, target, len);
+
+    if (fd >= 0)
+        close(fd);
+    return got;
+}
+
+#endif
 
 int random_bytes(void *target, size_t len)
 {
     uint8_t *at = target;
 
     while (len > 0) {
-        ssize_t got = getrandom(at, len, 0);
+        ssize_t got = draw(at, len);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -23,30 +44,3 @@ int random_bytes(void *target, size_t len)
     }
     return HEARTH_OK;
 }
-
-#else
-
-#include <fcntl.h>
-#include <unistd.h>
-
-int random_bytes(void *target, size_t len)
-{
-    uint8_t *at = target;
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return HEARTH_SYSTEM;
-    while (len > 0) {
-        ssize_t got = read(fd, at, len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        at += got;
-        len -= (size_t)got;
-    }
-    close(fd);
-    return len == 0 ? HEARTH_OK : HEARTH_SYSTEM;
-}
-
-#endif

@@ -17,7 +17,6 @@
 #include "os/sock_native.h"
 
 #define HOST_LEN_MAX   253 /* of a name in the DNS */
-#define PORT_LEN_MAX   5
 #define LOOKUP_THREADS 16
 
 /* Of the process: threads that were left behind belong to no node any more. */
@@ -64,22 +63,6 @@ static bool host_good(const char *host, size_t len)
     return !digits;
 }
 
-static bool port_good(const char *text, uint16_t *port)
-{
-    uint32_t value = 0;
-    size_t len = strnlen(text, PORT_LEN_MAX + 1);
-
-    if (len == 0 || len > PORT_LEN_MAX)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        value = value * 10 + (uint32_t)(text[i] - '0');
-    }
-    *port = (uint16_t)value;
-    return value <= UINT16_MAX;
-}
-
 static int form_error(const char *text, struct error *error)
 {
     return error_set(error, HEARTH_INVALID, RANK_NONE,
@@ -94,7 +77,7 @@ static int split(const char *text, char host[HOST_LEN_MAX + 1], uint16_t *port, 
     const char *colon = strchr(text, ':');
     size_t len = colon ? (size_t)(colon - text) : strnlen(text, HOST_LEN_MAX + 1);
 
-    if (!host_good(text, len) || (colon && !port_good(colon + 1, port)))
+    if (!host_good(text, len) || (colon && !sock_port_parse(colon + 1, port)))
         return form_error(text, error);
     memcpy(host, text, len);
     host[len] = '\0';

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,7 +17,14 @@
 #include "os/clock.h"
 #include "os/fork.h"
 #include "os/sock_native.h"
-#include "os/sock_unix.h"
+
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+#define LINUX 1
+#include <linux/tcp.h> /* the C library's own struct tcp_info ends too early */
+#else
+#define LINUX 0
+#include <netinet/tcp.h>
+#endif
 
 #if !defined(MSG_NOSIGNAL)
 #define MSG_NOSIGNAL 0 /* then there is SO_NOSIGPIPE */
@@ -39,20 +45,7 @@ static bool manners(int fd)
     return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
 }
 
-#if defined(__linux__) && !defined(HEARTH_POSIX)
-
-static int socket_make(int family)
-{
-    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-static int socket_take(int listener, struct sockaddr *from, socklen_t *len)
-{
-    return accept4(listener, from, len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-}
-
-#else
-
+#if !LINUX
 static int well_mannered(int fd)
 {
     if (fd >= 0 && !manners(fd)) {
@@ -63,18 +56,25 @@ static int well_mannered(int fd)
     }
     return fd;
 }
+#endif
 
-static int socket_make(int family)
+int sock_make(int family, int type)
 {
-    return well_mannered(socket(family, SOCK_STREAM, 0));
+#if LINUX
+    return socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+#else
+    return well_mannered(socket(family, type, 0));
+#endif
 }
 
 static int socket_take(int listener, struct sockaddr *from, socklen_t *len)
 {
+#if LINUX
+    return accept4(listener, from, len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+#else
     return well_mannered(accept(listener, from, len));
-}
-
 #endif
+}
 
 /* A congestion control that was in use leaves its pacing behind when it is replaced (Linux, bbr). So the
  * choice is made before there is a connection; what is accepted inherits it from its listener. */
@@ -91,7 +91,7 @@ static void choose_congestion(int fd)
 static int stream_open(const struct sock_addr *addr)
 {
     int family = sock_addr_native(addr)->sa_family;
-    int fd = socket_make(family);
+    int fd = sock_make(family, SOCK_STREAM);
     fork_closes(fd);
     if (fd >= 0 && family != AF_UNIX)
         choose_congestion(fd);
@@ -350,6 +350,30 @@ void sock_tune(int fd, const struct sock_tuning *tuning)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &tuning->recv_bytes, sizeof tuning->recv_bytes);
 }
 
+uint64_t tcp_least_round_trip(int fd)
+{
+#if LINUX
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+        len >= offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt &&
+        info.tcpi_min_rtt != UINT32_MAX)
+        return info.tcpi_min_rtt * NS_PER_US;
+#endif
+    (void)fd;
+    return 0;
+}
+
+void tcp_hold_back(int fd, int bytes)
+{
+#if LINUX
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+#endif
+    (void)fd;
+    (void)bytes;
+}
+
 /* ---- bytes ---- */
 
 static bool not_now(int why)
@@ -405,7 +429,7 @@ static int poll_until(struct pollfd *polls, size_t count, uint64_t deadline_ns)
 {
     uint64_t now_ns = deadline_ns == NEVER_NS ? 0 : clock_real();
     uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-#if defined(__linux__) && !defined(HEARTH_POSIX)
+#if LINUX
     struct timespec left = {.tv_sec = (time_t)(left_ns / NS_PER_S), .tv_nsec = (long)(left_ns % NS_PER_S)};
     return ppoll(polls, count, deadline_ns == NEVER_NS ? NULL : &left, NULL);
 #else

@@ -77,6 +77,13 @@ struct sock_tuning {
 };
 void sock_tune(int fd, const struct sock_tuning *tuning);
 
+/* The shortest round trip of any packet, in ns: neither our own slowness nor a queue that comes and goes is
+ * in it. 0: not known, or no TCP. */
+uint64_t tcp_least_round_trip(int fd);
+/* At most so many bytes wait unsent in the system; what is on its way does not count. 0: as the system likes.
+ * Without effect where the system cannot do it. */
+void tcp_hold_back(int fd, int bytes);
+
 /* Unix sockets: descriptors beside a short message (1..256 bytes). Sending never blocks; HEARTH_PENDING: not
  * now. Receiving: at most count_max descriptors, *count of them came (the caller's to close); bytes or 0 or
  * HEARTH_PEER_LOST as in sock_recv. */
@@ -88,7 +95,7 @@ bool sock_same_user(int fd);
 /* Differs where names of "unix:@name" lead to different folders, as in containers that share a network. */
 uint64_t sock_names_id(void);
 
-/* A connected pair of unix sockets, for tests. */
+/* A connected pair of unix sockets. */
 int MUST_CHECK sock_pair(int fds[2]);
 
 /* Waiting for several descriptors. A plain poll(2): a node has a few dozen peers, and what is asked changes

@@ -13,7 +13,8 @@
 #include "core/hash.h"
 #include "os/sock_native.h"
 
-#define HOST_MAX 64 /* characters of a numeric host, with its final 0 */
+#define HOST_MAX     64 /* characters of a numeric host, with its final 0 */
+#define PORT_LEN_MAX 5
 
 union native {
     struct sockaddr any;
@@ -243,12 +244,12 @@ static void unix_text(const struct sock_addr *addr, char *text, size_t size)
 
 /* ---- text ---- */
 
-static bool port_parse(const char *text, uint16_t *port)
+bool sock_port_parse(const char *text, uint16_t *port)
 {
     uint32_t value = 0;
-    size_t len = strnlen(text, 6);
+    size_t len = strnlen(text, PORT_LEN_MAX + 1);
 
-    if (len == 0 || len > 5)
+    if (len == 0 || len > PORT_LEN_MAX)
         return false;
     for (size_t i = 0; i < len; i++) {
         if (text[i] < '0' || text[i] > '9')
@@ -289,14 +290,14 @@ int sock_addr_parse(const char *text, uint16_t default_port, struct sock_addr *o
     bool v6 = text[0] == '[';
     if (v6) {
         end = strchr(++text, ']');
-        if (!end || (end[1] != '\0' && (end[1] != ':' || !port_parse(end + 2, &port))))
+        if (!end || (end[1] != '\0' && (end[1] != ':' || !sock_port_parse(end + 2, &port))))
             return HEARTH_INVALID;
     } else if (colon && strchr(colon + 1, ':')) {
         v6 = true;
         end = text + strlen(text);
     } else {
         end = colon ? colon : text + strlen(text);
-        if (colon && !port_parse(colon + 1, &port))
+        if (colon && !sock_port_parse(colon + 1, &port))
             return HEARTH_INVALID;
     }
     if ((size_t)(end - text) >= sizeof host)

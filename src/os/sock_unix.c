@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only unix sockets have: files that outlive their owner, descriptors as messages, the peer's user. */
 #define _GNU_SOURCE 1 /* struct ucred */
-#include "os/sock_unix.h"
+#include "os/sock_native.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "core/hash.h"
-#include "os/sock_native.h"
 
 #if !defined(MSG_NOSIGNAL)
 #define MSG_NOSIGNAL 0

@@ -1,24 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posix_spawn: unlike fork it does not copy the tables of a big process's memory. */
-#define _GNU_SOURCE 1 /* closefrom among the actions, pipes that close on exec */
+/* Programs and processes. posix_spawn: unlike fork it does not copy the tables of a big process's memory. */
+#define _GNU_SOURCE 1 /* closefrom among the actions, pipes that close on exec, dladdr */
 #include "os/spawn.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "os/fork.h"
 #include "os/sock.h"
 
-#define FIRST_OURS 3    /* descriptors below it are the child's */
-#define OPEN_MAX_2 4096 /* how far we look where the system cannot close all */
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+#define LINUX 1
+#include <sys/prctl.h>
+#else
+#define LINUX 0
+#endif
+
+#define FIRST_OURS   3    /* descriptors below it are the child's */
+#define OPEN_MAX_2   4096 /* how far we look where the system cannot close all */
+#define PATH_LEN_MAX 4096
 
 extern char **environ;
+
+/* ---- where our code is ---- */
+
+static bool folder_of(const char *file, char *path, size_t size)
+{
+    const char *slash = strrchr(file, '/');
+
+    if (!slash || slash == file || (size_t)(slash - file) >= size)
+        return false;
+    memcpy(path, file, (size_t)(slash - file));
+    path[slash - file] = '\0';
+    return true;
+}
+
+bool self_program_folder(char *path, size_t size)
+{
+    char file[PATH_LEN_MAX];
+    ssize_t len = readlink("/proc/self/exe", file, sizeof file - 1);
+
+    if (len <= 0)
+        return false;
+    file[len] = '\0';
+    return folder_of(file, path, size);
+}
+
+bool self_library_folder(char *path, size_t size)
+{
+    static const char here = 0; /* any address of ours */
+    Dl_info info;
+
+    return dladdr(&here, &info) != 0 && info.dli_fname && folder_of(info.dli_fname, path, size);
+}
+
+bool self_can_run(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
+}
+
+/* ---- a child ---- */
 
 /* Everything from FIRST_OURS on. Ours close by themselves; those of the program that uses us may not. */
 static int close_others(posix_spawn_file_actions_t *actions)
@@ -177,9 +228,34 @@ void child_end(struct child *child)
             ;
         child->pid = 0;
     }
-    if (child->fd >= 0) {
-        fork_keeps(child->fd);
-        sock_close(child->fd);
-        child->fd = -1;
-    }
+    sock_close(child->fd);
+    child->fd = -1;
+}
+
+/* ---- ties ---- */
+
+static bool end_with(int parent, int signal_number)
+{
+#if LINUX
+    (void)prctl(PR_SET_PDEATHSIG, signal_number);
+#endif
+    (void)signal_number;
+    return getppid() == parent; /* it may have ended before we asked */
+}
+
+bool leash_tie(int parent)
+{
+    return end_with(parent, SIGKILL);
+}
+
+bool leash_tie_gently(int parent)
+{
+    return end_with(parent, SIGTERM);
+}
+
+void leash_inherit(void)
+{
+#if LINUX
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+#endif
 }

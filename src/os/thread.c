@@ -14,30 +14,26 @@ int mutex_init(struct mutex *m)
     return pthread_mutex_init(&m->handle, NULL) == 0 ? HEARTH_OK : HEARTH_SYSTEM;
 }
 
-void mutex_fini(struct mutex *m)
+/* These fail for our own mistakes only. */
+static void must(int err)
 {
-    int err = pthread_mutex_destroy(&m->handle);
     assert(err == 0);
     (void)err;
+}
+
+void mutex_fini(struct mutex *m)
+{
+    must(pthread_mutex_destroy(&m->handle));
 }
 
 void mutex_lock(struct mutex *m)
 {
-    int err = pthread_mutex_lock(&m->handle);
-    assert(err == 0);
-    (void)err;
-}
-
-bool mutex_trylock(struct mutex *m)
-{
-    return pthread_mutex_trylock(&m->handle) == 0;
+    must(pthread_mutex_lock(&m->handle));
 }
 
 void mutex_unlock(struct mutex *m)
 {
-    int err = pthread_mutex_unlock(&m->handle);
-    assert(err == 0);
-    (void)err;
+    must(pthread_mutex_unlock(&m->handle));
 }
 
 /* For people who look at the process with a debugger or top: failure does no harm. */
@@ -82,9 +78,7 @@ int thread_start(struct thread *t, const char *name, void (*run)(void *arg), voi
 
 void thread_join(struct thread *t)
 {
-    int err = pthread_join(t->handle, NULL);
-    assert(err == 0);
-    (void)err;
+    must(pthread_join(t->handle, NULL));
 }
 
 void thread_yield(void)

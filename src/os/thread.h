@@ -18,7 +18,6 @@ struct mutex {
 int MUST_CHECK mutex_init(struct mutex *m); /* HEARTH_OK or HEARTH_SYSTEM */
 void mutex_fini(struct mutex *m);
 void mutex_lock(struct mutex *m);
-bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 
 #define THREAD_NAME_MAX 15

@@ -18,7 +18,7 @@ static uint64_t owed(uint64_t due_ns, uint64_t each_ns, uint64_t now_ns)
     return (due_ns > now_ns ? due_ns - now_ns : 0) + each_ns;
 }
 
-/* Its place, or that of the one who owes least, which is forgotten. */
+/* Its place, or that of the source that owes least, which is forgotten. */
 static struct admission_source *source_find(struct admission *a, uint64_t source)
 {
     struct admission_source *least = &a->sources[0];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many handshakes a listener makes. Each costs a signature and an exchange of keys, and is made for
- * whoever knows the secret, or has heard and repeats what somebody said who does. So they are counted: all of
- * them, so that the processor is not used up, and those of each source, so that one source does not use up
- * what others need. Pure: time is an argument. */
+/* How many handshakes a listener makes. Each costs a signature and an exchange of keys, and is made for every
+ * peer with a right knock, even a recorded one. All are counted, to bound the load, and those of each source,
+ * so that one source does not use up what others need. Pure: time is an argument. */
 #pragma once
 
 #include "core/types.h"

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static const char messages[] = "0123456789abcdefghjkmnpqrstvwxyz";
+static const char alphabet[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
-char message_lower(char c)
+char ascii_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
@@ -15,13 +15,13 @@ static int value_of(char c)
 {
     const char *at;
 
-    c = message_lower(c);
+    c = ascii_lower(c);
     if (c == 'i' || c == 'l')
         c = '1';
     if (c == 'o')
         c = '0';
-    at = c ? strchr(messages, c) : NULL;
-    return at ? (int)(at - messages) : -1;
+    at = c ? strchr(alphabet, c) : NULL;
+    return at ? (int)(at - alphabet) : -1;
 }
 
 void base32_encode(const uint8_t *bytes, size_t len, char *text)
@@ -32,10 +32,10 @@ void base32_encode(const uint8_t *bytes, size_t len, char *text)
     for (size_t i = 0; i < len; i++) {
         held = held << 8 | bytes[i];
         for (bits += 8; bits >= 5; bits -= 5)
-            *text++ = messages[held >> (bits - 5) & 31];
+            *text++ = alphabet[held >> (bits - 5) & 31];
     }
     if (bits > 0)
-        *text = messages[held << (5 - bits) & 31];
+        *text = alphabet[held << (5 - bits) & 31];
 }
 
 bool base32_decode(const char *text, uint8_t *bytes, size_t len)
@@ -60,14 +60,14 @@ bool base32_decode(const char *text, uint8_t *bytes, size_t len)
 void hex_encode(const uint8_t *bytes, size_t len, char *text)
 {
     for (size_t i = 0; i < len; i++) {
-        *text++ = messages[bytes[i] >> 4];
-        *text++ = messages[bytes[i] & 15];
+        *text++ = alphabet[bytes[i] >> 4];
+        *text++ = alphabet[bytes[i] & 15];
     }
 }
 
 static int digit_of(char c)
 {
-    c = message_lower(c);
+    c = ascii_lower(c);
     if (c >= '0' && c <= '9')
         return c - '0';
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;

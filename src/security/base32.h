@@ -18,4 +18,4 @@ bool base32_decode(const char *text, uint8_t *bytes, size_t len);
 void hex_encode(const uint8_t *bytes, size_t len, char *text);
 bool hex_decode(const char *text, uint8_t *bytes, size_t len);
 
-char message_lower(char c); /* of ASCII, whatever the locale */
+char ascii_lower(char c); /* of ASCII, whatever the locale */

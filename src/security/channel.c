@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <gnutls/gnutls.h>
@@ -36,10 +35,8 @@ struct channel_buffer {
 };
 
 struct channel {
-    struct heap *heap;
-    const struct credentials *credentials;
-    gnutls_session_t session;
     struct session_setup setup;
+    gnutls_session_t session;
     struct record_secrets secrets; /* for records_open */
     enum channel_stage stage;
     bool overflow;      /* more was to be sent than there is room for */
@@ -126,7 +123,7 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *source, size_t len)
 
 /* ---- opening and closing ---- */
 
-int channel_open(const struct channel_setup *setup, struct channel **out, struct error *error)
+int channel_open(const struct session_setup *setup, struct channel **out, struct error *error)
 {
     struct channel *c = heap_alloc(setup->heap, 1, sizeof *c);
     int status;
@@ -136,17 +133,9 @@ int channel_open(const struct channel_setup *setup, struct channel **out, struct
         channel_close(c);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a connection's handshake");
     }
-    c->heap = setup->heap;
-    c->credentials = setup->credentials;
-    c->setup = (struct session_setup){
-        .role = setup->role,
-        .to = setup->to,
-        .at = setup->at,
-        .admit = setup->admit,
-        .admit_arg = setup->admit_arg,
-        .refusal = &c->failure,
-    };
-    status = credentials_session(c->credentials, &c->setup, &c->session, error);
+    c->setup = *setup;
+    c->setup.refusal = &c->failure;
+    status = credentials_session(&c->setup, &c->session, error);
     if (status == HEARTH_OK) {
         records_watch(c->session, &c->secrets);
         gnutls_transport_set_ptr(c->session, c);
@@ -191,26 +180,6 @@ static int fail(struct channel *c, int status, const char *format, ...)
     return status;
 }
 
-static int fail_because(struct channel *c, enum hearth_reason reason, int status, const char *text)
-{
-    c->stage = STAGE_OVER;
-    return error_because(&c->failure, reason, status, RANK_NONE, "%s", text);
-}
-
-/* Somebody of another cluster: the first digits of its namespace say of which. */
-static int fail_refused(struct channel *c)
-{
-    char name[KNOCK_LEN + 1];
-    size_t len = sizeof name;
-    unsigned int type;
-
-    if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
-        knock_foreign(credentials_secret(c->credentials), name, len))
-        error_wrap(&c->failure, &c->failure, "it has another secret (its namespace is %.8s...)", name);
-    c->stage = STAGE_OVER;
-    return c->failure.status;
-}
-
 static const char *tls_text(int code)
 {
     switch (code) {
@@ -232,7 +201,7 @@ static const char *tls_text(int code)
     }
 }
 
-/* GnuTLS gave an error: who is to blame, in words, and an alert for the peer unless it sent one itself. */
+/* GnuTLS gave an error: sets status and text, and sends the peer an alert unless it sent one itself. */
 static int fail_tls(struct channel *c, int code)
 {
     const char *text;
@@ -242,8 +211,11 @@ static int fail_tls(struct channel *c, int code)
         const char *name = gnutls_alert_get_name(alert);
         const struct alert_meaning *known = session_alert((int)alert);
 
-        if (known)
-            return fail_because(c, known->reason, HEARTH_PEER_LOST, known->text);
+        if (known) {
+            (void)fail(c, HEARTH_PEER_LOST, "%s", known->text);
+            c->failure.reason = known->reason;
+            return HEARTH_PEER_LOST;
+        }
         return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", (int)alert,
                     name ? name : "unknown");
     }
@@ -253,8 +225,10 @@ static int fail_tls(struct channel *c, int code)
         return fail(c, HEARTH_NO_MEMORY, "no memory for TLS");
     if (!c->overflow)
         (void)gnutls_alert_send_appropriate(c->session, code);
-    if (c->failure.status)
-        return fail_refused(c);
+    if (c->failure.status) {
+        c->stage = STAGE_OVER;
+        return c->failure.status;
+    }
     text = tls_text(code);
     if (text)
         return fail(c, HEARTH_PROTOCOL, "%s", text);
@@ -278,34 +252,33 @@ static bool transmit(struct channel *c, const void *bytes, size_t len)
     return true;
 }
 
-static int refuse(struct channel *c, enum proof_reason reason)
+static void refuse(struct channel *c, enum proof_reason reason)
 {
     uint8_t message[PROOF_LEN];
 
     proof_refuse(reason, message);
     (void)transmit(c, message, PROOF_LEN); /* the peer sees us close in any case */
-    return HEARTH_PROTOCOL;
 }
 
 /* Before any key of the secret is used for this peer. */
 static int judge(struct channel *c)
 {
-    const struct trust_list *trust = credentials_trust(c->credentials);
+    const struct trust_list *trust = credentials_trust(c->setup.credentials);
     enum trust_verdict verdict = trust ? trust_list_judge(trust, &c->peer.node) : TRUST_YES;
-    char id[NODE_ID_SHORT], text[NODE_ID_SHORT + 64];
+    char id[NODE_ID_SHORT];
 
     if (verdict == TRUST_YES)
         return HEARTH_OK;
     node_id_short(&c->peer.node, id);
-    (void)refuse(c, verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED);
-    snprintf(text, sizeof text, "its key %s %s (hearth trust)", id,
-             verdict == TRUST_REVOKED ? "was revoked" : "is not on the list of allowed ones");
-    return fail_because(c, HEARTH_REASON_KEY_REFUSED, HEARTH_PROTOCOL, text);
+    refuse(c, verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED);
+    c->stage = STAGE_OVER;
+    return error_because(&c->failure, HEARTH_REASON_KEY_REFUSED, HEARTH_PROTOCOL, RANK_NONE, "%s: %s",
+                         trust_verdict_text(verdict), id);
 }
 
 static struct proof proof_of(const struct channel *c, enum channel_role speaker)
 {
-    const struct identity *self = credentials_self(c->credentials);
+    const struct identity *self = credentials_self(c->setup.credentials);
     bool dials = c->setup.role == CHANNEL_DIALS;
 
     return (struct proof){
@@ -320,7 +293,7 @@ static int prove(struct channel *c)
     struct proof proof = proof_of(c, c->setup.role);
     uint8_t message[PROOF_LEN];
 
-    if (proof_make(c->credentials, c->session, &proof, message) || !transmit(c, message, PROOF_LEN))
+    if (proof_make(c->setup.credentials, c->session, &proof, message) || !transmit(c, message, PROOF_LEN))
         return fail(c, HEARTH_SYSTEM, "GnuTLS does not let us prove the secret");
     return HEARTH_OK;
 }
@@ -366,9 +339,9 @@ static int step_proof(struct channel *c)
         return c->failure.status;
     if (len != PROOF_LEN)
         return fail(c, HEARTH_PROTOCOL, "its proof has not %u bytes", PROOF_LEN);
-    status = proof_check(c->credentials, c->session, &proof, message, &c->failure);
+    status = proof_check(c->setup.credentials, c->session, &proof, message, &c->failure);
     if (status == HEARTH_PROTOCOL)
-        (void)refuse(c, PROOF_WRONG);
+        refuse(c, PROOF_WRONG);
     if (status) {
         c->stage = STAGE_OVER;
         return status;
@@ -399,7 +372,7 @@ static int step_ready(struct channel *c)
     buffer_settle(plain);
     if (plain->len + len_max > PLAIN_MAX)
         return fail(c, HEARTH_LIMIT, "messages come in and are not taken");
-    if (!buffer_grow(c->heap, plain, room_for(plain->len + len_max, PLAIN_MAX)))
+    if (!buffer_grow(c->setup.heap, plain, room_for(plain->len + len_max, PLAIN_MAX)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a message");
     while ((len = gnutls_record_recv(c->session, plain->bytes + plain->len, plain->room - plain->len)) > 0)
         plain->len += (size_t)len;
@@ -433,7 +406,7 @@ static int check_header(struct channel *c)
     if (len > len_max)
         return fail(c, HEARTH_PROTOCOL, "it sends a record of %zu bytes%s", len,
                     ready ? "" : " before it is proven");
-    if (!buffer_grow(c->heap, &c->in, room_for(RECORD_HEADER_LEN + len, RECORD_HEADER_LEN + len_max)))
+    if (!buffer_grow(c->setup.heap, &c->in, room_for(RECORD_HEADER_LEN + len, RECORD_HEADER_LEN + len_max)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a record");
     return ready ? HEARTH_OK : HEARTH_PENDING;
 }
@@ -516,7 +489,7 @@ bool channel_send(struct channel *c, const void *bytes, size_t len)
     if (c->stage != STAGE_READY || len == 0 || len > CHANNEL_MESSAGE_MAX || room > OUT_MAX)
         return false;
     buffer_settle(&c->out);
-    if (!buffer_grow(c->heap, &c->out, room_for(room, OUT_MAX)))
+    if (!buffer_grow(c->setup.heap, &c->out, room_for(room, OUT_MAX)))
         return false;
     if (transmit(c, bytes, len))
         return true;
@@ -541,7 +514,7 @@ int channel_take_records(struct channel *c, struct records **out)
     if (c->stage != STAGE_READY || c->in.len > 0 || c->out.len > c->out.taken ||
         c->plain.len > c->plain.taken)
         return HEARTH_PENDING;
-    records = records_open(c->heap, c->session);
+    records = records_open(c->setup.heap, c->session);
     c->session = NULL;
     channel_close(c);
     if (!records)

@@ -18,21 +18,13 @@
 
 struct channel;
 
-struct channel_setup {
-    struct heap *heap;
-    const struct credentials *credentials; /* lent until channel_close */
-    enum channel_role role;
-    struct knock_target to; /* this and the following as in credentials.h */
-    struct sock_addr at;
-    session_admit_fn *admit;
-    void *admit_arg;
-};
-int MUST_CHECK channel_open(const struct channel_setup *setup, struct channel **out, struct error *error);
+/* Its credentials are lent until channel_close. */
+int MUST_CHECK channel_open(const struct session_setup *setup, struct channel **out, struct error *error);
 void channel_close(struct channel *channel); /* wiped; NULL is allowed */
 
-/* How many bytes may be given next, at least 1 and at most the rest of a record. Whoever reads from a socket
- * reads no more than this: so it never takes what comes behind the last record that the channel is to see.
- * More is HEARTH_INVALID, and the end. */
+/* How many bytes may be given next: at least 1, at most the rest of a record. A caller that reads no more
+ * than this from its socket never takes bytes behind the last record of the channel. More is HEARTH_INVALID,
+ * and the end. */
 size_t channel_wants(const struct channel *channel);
 /* HEARTH_PENDING: go on. HEARTH_OK: proven (for good, after the last step). HEARTH_PROTOCOL: the peer has no
  * business here; the text says why, in words for a log ("it has another secret", "its key was revoked (hearth
@@ -49,11 +41,11 @@ const struct identity *channel_peer(const struct channel *channel); /* NULL befo
 
 /* Queues len (1..CHANNEL_MESSAGE_MAX) bytes; false: too much is unsent. */
 bool channel_send(struct channel *channel, const void *bytes, size_t len);
-/* Takes what came out of the records given so far: bytes, 0: nothing more. Who gives many records without
- * taking what was in them gets HEARTH_LIMIT from channel_input. */
+/* Takes what came out of the records given so far: bytes, 0: nothing more. A caller
+ * that gives many records without taking their content gets HEARTH_LIMIT from channel_input. */
 size_t channel_recv(struct channel *channel, void *target, size_t len_max);
 
-/* Ends the channel and gives its keys to whoever moves bulk: nothing is unsent or unread then (else
+/* Ends the channel and gives its keys to a transport: nothing is unsent or unread then (else
  * HEARTH_PENDING, and nothing has changed). Else the channel is closed by it. HEARTH_NO_MEMORY: there is
  * none, or the peer has changed its keys already, which members do not do so early. */
 struct records;

@@ -2,11 +2,12 @@
 /* What a node brings to its handshakes, and TLS sessions that are set up with it. */
 #include "security/credentials.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <gnutls/gnutls.h>
 
-#include "os/processor.h"
+#include "os/host.h"
 #include "os/random.h"
 #include "security/certificate.h"
 
@@ -28,7 +29,7 @@ struct credentials {
     struct secret *secret;
     struct trust_list *trust;
     struct identity self;
-    struct knocks *knocks; /* of those who came */
+    struct knocks *knocks; /* heard by listeners */
     gnutls_priority_t priority;
     gnutls_certificate_credentials_t certificate;
 };
@@ -124,91 +125,68 @@ struct trust_list *credentials_trust(const struct credentials *c)
 
 /* ---- sessions ---- */
 
-static int turn_away(const struct session_setup *setup, enum hearth_reason reason, const char *why, int code)
+static int refuse(const struct session_setup *setup, enum hearth_reason reason, const char *why, int code)
 {
     error_because(setup->refusal, reason, HEARTH_PROTOCOL, RANK_NONE, "%s", why);
     return code;
 }
 
-static int turn_away_ignorant(const struct session_setup *setup, const char *why, int code)
+static int refuse_knock(const struct session_setup *setup, enum knock_verdict verdict, const char *name)
 {
-    return turn_away(setup, HEARTH_REASON_SECRET_DIFFERS, why, code);
+    const enum hearth_reason reason = HEARTH_REASON_SECRET_DIFFERS;
+    char text[64];
+
+    if (verdict == KNOCK_WRONG)
+        return refuse(setup, reason,
+                      "its knock is wrong: it does not know the secret, or means another listener",
+                      UNKNOWN_IDENTITY);
+    if (verdict == KNOCK_NONE)
+        return refuse(setup, reason, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
+    snprintf(text, sizeof text, "it has another secret (its namespace is %.8s...)", name);
+    return refuse(setup, reason, text, GNUTLS_E_UNRECOGNIZED_NAME);
 }
 
 /* At the listener, when the hello is parsed and nothing was computed yet. The codes that are returned become
- * alerts: unrecognized_name for who does not know the secret; internal_error for who comes at a bad time. */
-static int hear_knock(gnutls_session_t session, struct session_setup *setup)
+ * alerts: unrecognized_name without the secret, internal_error when we are busy. The user's pointer of a
+ * session is not ours: ngtcp2 has it, or records. That of the database is free, as nothing is resumed. */
+static int on_hello(gnutls_session_t session)
 {
+    struct session_setup *setup = gnutls_db_get_ptr(session);
     char name[KNOCK_LEN + 1];
     size_t len = sizeof name;
     unsigned int type = 0;
-    struct knock_listener self = {.node = setup->credentials->self.node, .addr = setup->at};
-    enum knock_verdict verdict;
+    struct knock_target self = {.node = setup->credentials->self.node, .addr = setup->at};
+    bool named = gnutls_server_name_get(session, name, &len, &type, 0) == 0 && type == GNUTLS_NAME_DNS;
+    enum knock_verdict verdict =
+        named ? knock_check(setup->credentials->secret, &self, knock_minute(), name, len) : KNOCK_NONE;
 
-    if (gnutls_server_name_get(session, name, &len, &type, 0) || type != GNUTLS_NAME_DNS)
-        return turn_away_ignorant(setup, "it does not know the secret (no knock)",
-                                  GNUTLS_E_UNRECOGNIZED_NAME);
-    verdict = knock_check(setup->credentials->secret, &self, knock_minute(), name, len);
-    switch (verdict) {
-    case KNOCK_GOOD:
-    case KNOCK_WEAK:
-        break;
-    case KNOCK_NONE:
-        return turn_away_ignorant(setup, "it does not know the secret (no knock)",
-                                  GNUTLS_E_UNRECOGNIZED_NAME);
-    case KNOCK_FOREIGN:
-        return turn_away_ignorant(setup, "it has another secret", GNUTLS_E_UNRECOGNIZED_NAME);
-    case KNOCK_WRONG:
-        return turn_away_ignorant(
-            setup, "its knock is wrong: it does not know the secret, or means another listener",
-            UNKNOWN_IDENTITY);
-    }
+    if (verdict != KNOCK_GOOD && verdict != KNOCK_WEAK)
+        return refuse_knock(setup, verdict, name);
     if (!setup->admitted && setup->admit) {
         if (!knocks_add(setup->credentials->knocks, name))
-            return turn_away(setup, HEARTH_REASON_BUSY, "it repeats a knock that it has heard",
-                             GNUTLS_E_INTERNAL_ERROR);
+            return refuse(setup, HEARTH_REASON_BUSY, "it repeats a knock that it has heard",
+                          GNUTLS_E_INTERNAL_ERROR);
         if (!setup->admit(setup->admit_arg, verdict == KNOCK_WEAK))
-            return turn_away(setup, HEARTH_REASON_BUSY, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
+            return refuse(setup, HEARTH_REASON_BUSY, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
     }
-    setup->admitted = true; /* a second hello of the same session (a retry) is the same guest */
+    setup->admitted = true; /* a second hello of the same session (a retry) is the same connection */
     return 0;
 }
 
 /* The signature was checked by GnuTLS; dates, names and issuers mean nothing to us. */
-static int look_at(gnutls_session_t session, const struct session_setup *setup)
+static int on_certificate(gnutls_session_t session)
 {
+    const struct session_setup *setup = gnutls_db_get_ptr(session);
     gnutls_datum_t protocol;
     struct node_id id;
     const char *what = NULL;
 
     if (gnutls_alpn_get_selected_protocol(session, &protocol)) /* a hello that names none gets this far */
-        return turn_away(setup, HEARTH_REASON_VERSION_DIFFERS, "it does not speak " ALPN,
-                         GNUTLS_E_NO_APPLICATION_PROTOCOL);
+        return refuse(setup, HEARTH_REASON_VERSION_DIFFERS, "it does not speak " ALPN,
+                      GNUTLS_E_NO_APPLICATION_PROTOCOL);
     if (credentials_peer(session, &id, &what))
-        return turn_away(setup, HEARTH_REASON_NONE, what, GNUTLS_E_CERTIFICATE_ERROR);
+        return refuse(setup, HEARTH_REASON_NONE, what, GNUTLS_E_CERTIFICATE_ERROR);
     return 0;
-}
-
-/* In QUIC the user's pointer is ngtcp2's, and the database's is free: nothing is resumed. Elsewhere it is the
- * other way round: records note secrets there. */
-static int on_hello(gnutls_session_t session)
-{
-    return hear_knock(session, gnutls_session_get_ptr(session));
-}
-
-static int on_hello_quic(gnutls_session_t session)
-{
-    return hear_knock(session, gnutls_db_get_ptr(session));
-}
-
-static int on_certificate(gnutls_session_t session)
-{
-    return look_at(session, gnutls_session_get_ptr(session));
-}
-
-static int on_certificate_quic(gnutls_session_t session)
-{
-    return look_at(session, gnutls_db_get_ptr(session));
 }
 
 /* GnuTLS would write a session's secrets to a file that SSLKEYLOGFILE names. */
@@ -218,19 +196,20 @@ static int keep_quiet(gnutls_session_t session, const char *label, const gnutls_
     return 0;
 }
 
-static int knock(const struct credentials *c, const struct session_setup *setup, gnutls_session_t session)
+static int knock(const struct session_setup *setup, gnutls_session_t session)
 {
     uint8_t random[KNOCK_RANDOM_LEN];
     char name[KNOCK_LEN + 1];
 
     if (random_bytes(random, sizeof random) ||
-        knock_make(c->secret, &setup->to, knock_minute(), random, name))
+        knock_make(setup->credentials->secret, &setup->to, knock_minute(), random, name))
         return GNUTLS_E_RANDOM_FAILED;
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, name, KNOCK_LEN);
 }
 
-static int set_up_session(const struct credentials *c, struct session_setup *setup, gnutls_session_t session)
+static int set_up_session(struct session_setup *setup, gnutls_session_t session)
 {
+    const struct credentials *c = setup->credentials;
     static const gnutls_datum_t alpn = {(unsigned char *)ALPN, sizeof(ALPN) - 1};
     int done;
 
@@ -240,20 +219,16 @@ static int set_up_session(const struct credentials *c, struct session_setup *set
         return done;
     gnutls_handshake_set_max_packet_length(session, HANDSHAKE_MESSAGE_MAX);
     gnutls_session_set_keylog_function(session, keep_quiet);
-    gnutls_session_set_verify_function(session, setup->quic ? on_certificate_quic : on_certificate);
-    if (setup->quic)
-        gnutls_db_set_ptr(session, setup);
-    else
-        gnutls_session_set_ptr(session, setup);
+    gnutls_session_set_verify_function(session, on_certificate);
+    gnutls_db_set_ptr(session, setup);
     if (setup->role == CHANNEL_DIALS)
-        return knock(c, setup, session);
+        return knock(setup, session);
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
-    gnutls_handshake_set_post_client_hello_function(session, setup->quic ? on_hello_quic : on_hello);
+    gnutls_handshake_set_post_client_hello_function(session, on_hello);
     return 0;
 }
 
-int credentials_session(const struct credentials *c, struct session_setup *setup,
-                        struct gnutls_session_int **out, struct error *error)
+int credentials_session(struct session_setup *setup, struct gnutls_session_int **out, struct error *error)
 {
     unsigned int flags = GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS | GNUTLS_NO_AUTO_SEND_TICKET |
                          GNUTLS_NO_EXTENSIONS;
@@ -263,11 +238,10 @@ int credentials_session(const struct credentials *c, struct session_setup *setup
     flags |= setup->role == CHANNEL_DIALS ? GNUTLS_CLIENT : GNUTLS_SERVER;
     if (setup->quic)
         flags |= GNUTLS_NO_END_OF_EARLY_DATA; /* QUIC has no such message; there is no early data anyway */
-    setup->credentials = c;
     setup->admitted = false;
     done = gnutls_init(&session, flags);
     if (done == 0)
-        done = set_up_session(c, setup, session);
+        done = set_up_session(setup, session);
     if (done) {
         if (session)
             gnutls_deinit(session);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node brings to every handshake: its key with a certificate for it, the secret, the list of who may
- * come, and which instance it is. One per node, lent to all its channels. */
+/* What a node brings to every handshake: its key with a certificate for it, the secret, the trust list, and
+ * its instance. One per node, lent to all its channels. */
 #pragma once
 
 #include "core/heap.h"
@@ -19,13 +19,13 @@ struct credentials_setup {
     struct heap *heap;
     struct node_key *key;     /* taken, also on failure */
     struct secret *secret;    /* taken, also on failure */
-    struct trust_list *trust; /* taken, also on failure; NULL: everybody who has the secret */
+    struct trust_list *trust; /* taken, also on failure; NULL: every key is trusted */
     uint64_t instance;
     enum suite_order suites;
 };
 int MUST_CHECK credentials_open(const struct credentials_setup *setup, struct credentials **out,
                                 struct error *error);
-/* The same node, for another process or group of it: another instance. Reads its own list of who may come. */
+/* The same node, for another process or group of it: another instance. Reads its own trust list. */
 int MUST_CHECK credentials_copy(const struct credentials *from, struct heap *heap, uint64_t instance,
                                 struct credentials **out, struct error *error);
 void credentials_close(struct credentials *credentials); /* NULL is allowed */
@@ -43,31 +43,31 @@ struct gnutls_session_int;
  * KNOCK_WEAK. */
 typedef bool session_admit_fn(void *arg, bool weak);
 struct session_setup {
+    struct heap *heap; /* of a channel */
+    const struct credentials *credentials;
     enum channel_role role;
-    struct knock_target to;  /* whom we dial; only where role is CHANNEL_DIALS */
+    struct knock_target to;  /* the node we dial; only where role is CHANNEL_DIALS */
     struct sock_addr at;     /* our end; only where role is CHANNEL_LISTENS */
     bool quic;               /* for use under ngtcp2: no record layer of its own */
     session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
     void *admit_arg;
-    struct error *refusal; /* where to say why a peer was turned away; may be NULL */
-
-    const struct credentials *credentials; /* set by credentials_session */
-    bool admitted;                         /* the same: `admit` is asked once per session */
+    struct error *refusal; /* set to why the peer was refused; may be NULL */
+    bool admitted;         /* PRIVATE: `admit` is asked once per session */
 };
 /* A TLS 1.3 session, set up but for its transport: our certificate, the peer's demanded, the only suites and
  * groups we speak, ALPN, no tickets, the knock in the dialler's hello and its check at the listener, small
  * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until the handshake is over: it is
- * the session's user pointer; with `quic` its database pointer, since ngtcp2 uses the other. */
-int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
-                                   struct gnutls_session_int **out, struct error *error);
-/* What a peer's alert means to code and to people ("it has another secret, or ..."); NULL: not known. */
+ * the session's database pointer; the user's pointer is free. */
+int MUST_CHECK credentials_session(struct session_setup *setup, struct gnutls_session_int **out,
+                                   struct error *error);
+/* What a peer's alert means to code and to users ("it has another secret, or ..."); NULL: not known. */
 struct alert_meaning {
     int alert;
     enum hearth_reason reason;
     const char *text;
 };
 const struct alert_meaning *session_alert(int alert);
-/* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no
+/* After its handshake: the peer's id, by the key that it has proven to hold. HEARTH_PROTOCOL: no
  * Ed25519 certificate, or not exactly one. */
 int MUST_CHECK credentials_peer(struct gnutls_session_int *session, struct node_id *id, const char **what);
 
@@ -76,13 +76,13 @@ int MUST_CHECK credentials_peer(struct gnutls_session_int *session, struct node_
 #define PROOF_LEN 64u /* bytes of the message */
 
 struct proof {
-    enum channel_role role;            /* of who speaks */
+    enum channel_role role;            /* of the speaker */
     struct identity dialler, listener; /* dialler's message: listener.instance is 0, it is not known yet */
 };
 /* HEARTH_OK, or HEARTH_SYSTEM: the session exports nothing. */
 int MUST_CHECK proof_make(const struct credentials *credentials, struct gnutls_session_int *session,
                           const struct proof *proof, uint8_t target[static PROOF_LEN]);
-/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL: it is wrong.
+/* `proof` has what is known; the instance of the speaker is filled in. HEARTH_PROTOCOL: it is wrong.
  * HEARTH_PEER_LOST: it is a refusal, and the error says why the peer does not want us. */
 int MUST_CHECK proof_check(const struct credentials *credentials, struct gnutls_session_int *session,
                            struct proof *proof, const uint8_t source[static PROOF_LEN], struct error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A digest of bytes that nobody can find other bytes for. (core/hash.h is against accidents only.) */
+/* A collision-resistant digest. (core/hash.h is against accidents only.) */
 #pragma once
 
 #include "core/types.h"

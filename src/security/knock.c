@@ -59,17 +59,16 @@ static void message_begin(struct message *m, const struct secret *secret,
     put_bytes(&m->w, nonce, KNOCK_NONCE_LEN);
 }
 
-/* For whom it is. False: there is no such address. */
-static bool message_whom(struct message *m, enum knock_kind kind, const struct node_id *node,
-                         const struct sock_addr *addr)
+/* The listener that it is for. False: there is no such address. */
+static bool message_whom(struct message *m, enum knock_kind kind, const struct knock_target *listener)
 {
     struct net_addr net;
 
     if (kind == KNOCK_NODE)
-        put_bytes(&m->w, node->bytes, NODE_ID_LEN);
+        put_bytes(&m->w, listener->node.bytes, NODE_ID_LEN);
     if (kind != KNOCK_ADDRESS)
         return true;
-    if (!sock_addr_to_net(addr, &net))
+    if (!sock_addr_to_net(&listener->addr, &net))
         return false;
     net_addr_put(&m->w, &net);
     return true;
@@ -97,7 +96,7 @@ int knock_make(const struct secret *secret, const struct knock_target *target, u
     nonce[NONCE_KIND] = (uint8_t)target->kind;
     memcpy(nonce + NONCE_RANDOM, random, KNOCK_RANDOM_LEN);
     message_begin(&m, secret, nonce);
-    if (!message_whom(&m, target->kind, &target->node, &target->addr) || !message_mac(&m, secret, mac))
+    if (!message_whom(&m, target->kind, target) || !message_mac(&m, secret, mac))
         return HEARTH_SYSTEM;
     hex_encode(secret_namespace(secret), PART_LEN, text + AT_NAMESPACE);
     hex_encode(nonce, PART_LEN, text + AT_NONCE);
@@ -117,20 +116,13 @@ static bool parts_of(const char *text, size_t len, struct parts *parts)
            get_part(text + AT_MAC, parts->mac) && parts->nonce[NONCE_KIND] < KNOCK_KINDS;
 }
 
-bool knock_foreign(const struct secret *secret, const char *text, size_t len)
-{
-    struct parts parts;
-
-    return parts_of(text, len, &parts) && memcmp(parts.space, secret_namespace(secret), NAMESPACE_LEN) != 0;
-}
-
 /* Also across the end of the numbers: a clock may say anything. */
 static bool timely(uint32_t minute, uint32_t now)
 {
     return minute - now <= KNOCK_MINUTES_MAX || now - minute <= KNOCK_MINUTES_MAX;
 }
 
-enum knock_verdict knock_check(const struct secret *secret, const struct knock_listener *listener,
+enum knock_verdict knock_check(const struct secret *secret, const struct knock_target *listener,
                                uint32_t minute, const char *text, size_t len)
 {
     struct parts parts;
@@ -143,7 +135,7 @@ enum knock_verdict knock_check(const struct secret *secret, const struct knock_l
         return KNOCK_FOREIGN;
     enum knock_kind kind = (enum knock_kind)parts.nonce[NONCE_KIND];
     message_begin(&m, secret, parts.nonce);
-    if (!message_whom(&m, kind, &listener->node, &listener->addr) || !message_mac(&m, secret, mac) ||
+    if (!message_whom(&m, kind, listener) || !message_mac(&m, secret, mac) ||
         gnutls_memcmp(mac, parts.mac, PART_LEN) != 0)
         return KNOCK_WRONG;
     return kind == KNOCK_OPEN || !timely(load_u32(parts.nonce + NONCE_MINUTE), minute) ? KNOCK_WEAK

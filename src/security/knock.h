@@ -13,21 +13,17 @@
 #define KNOCK_MINUTES_MAX                                                                                    \
     10u /* by which clocks may differ, and so long a knock that was heard is as good as new */
 
-/* For whom a knock is: what the dialler knows of the listener from somebody who has the secret. */
+/* Which listener a knock is for: what the dialler knows of it from a member. */
 enum knock_kind {
-    KNOCK_OPEN,    /* whoever is there: a person gave the address, and there may be a translator on the way */
+    KNOCK_OPEN,    /* any: a user gave the address, and there may be a NAT on the way */
     KNOCK_NODE,    /* the node with this id, wherever it is */
-    KNOCK_ADDRESS, /* whoever listens at this very address: anybody may have announced it */
+    KNOCK_ADDRESS, /* the one at this very address, which anyone may have announced */
     KNOCK_KINDS
 };
 struct knock_target {
     enum knock_kind kind;
     struct node_id node;   /* KNOCK_NODE */
     struct sock_addr addr; /* KNOCK_ADDRESS: TCP */
-};
-struct knock_listener {
-    struct node_id node;
-    struct sock_addr addr; /* its end of the connection; other than TCP: not known */
 };
 
 enum knock_verdict {
@@ -43,13 +39,13 @@ uint32_t knock_minute(void);
 /* text: KNOCK_LEN characters and the final 0. HEARTH_OK or HEARTH_SYSTEM. */
 int MUST_CHECK knock_make(const struct secret *secret, const struct knock_target *target, uint32_t minute,
                           const uint8_t random[static KNOCK_RANDOM_LEN], char text[static KNOCK_LEN + 1]);
-enum knock_verdict knock_check(const struct secret *secret, const struct knock_listener *listener,
+/* The listener has a node id and an address (its end of the connection; other than TCP: not known); its kind
+ * does not matter. */
+enum knock_verdict knock_check(const struct secret *secret, const struct knock_target *listener,
                                uint32_t minute, const char *text, size_t len);
-/* Whether it is the knock of another namespace. */
-bool knock_foreign(const struct secret *secret, const char *text, size_t len);
 
-/* Knocks that were right, the last of them: a nonce is drawn for one hello, so who comes with it again has
- * heard it. 16 KiB; not for several threads at once. */
+/* Knocks that were right, the last of them: a nonce is drawn for one hello, so a second hello with
+ * it is a replay. 16 KiB; not for several threads at once. */
 #define KNOCKS_MAX 1024u
 struct knocks {
     size_t count; /* of all there were */

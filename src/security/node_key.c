@@ -10,19 +10,18 @@
 #include "os/private_file.h"
 #include "os/random.h"
 #include "security/base32.h"
-#include "security/key_line.h"
 #include "security/vault.h"
 
-#define FILE_MAX      256 /* of what is read to see whether it is a key file */
-#define LOAD_TRIES    3
-#define SHORT_BYTES   8 /* of which 60 bits are shown */
-#define SHORT_MESSAGE 12
-#define SHORT_GROUP   4
+#define FILE_MAX    256 /* of what is read to see whether it is a key file */
+#define LOAD_TRIES  3
+#define SHORT_BYTES 8 /* of which 60 bits are shown */
+#define SHORT_CHARS 12
+#define SHORT_GROUP 4
 
 _Static_assert(KEY_SEED_LEN == ED25519_KEY_SIZE, "the file holds a whole seed");
 _Static_assert(NODE_ID_LEN == SHA3_256_DIGEST_SIZE, "an id is a whole digest");
-_Static_assert(NODE_ID_SHORT == SHORT_MESSAGE + SHORT_MESSAGE / SHORT_GROUP,
-               "messages, '-' between, a final 0");
+_Static_assert(NODE_ID_SHORT == SHORT_CHARS + SHORT_CHARS / SHORT_GROUP,
+               "characters, '-' between, a final 0");
 
 struct node_key {
     char file[FILE_MAX]; /* only while it is read or written */
@@ -55,13 +54,13 @@ void node_id_text(const struct node_id *id, char text[static NODE_ID_TEXT])
 
 void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT])
 {
-    char messages[BASE32_LEN(SHORT_BYTES)];
+    char chars[BASE32_LEN(SHORT_BYTES)];
 
-    base32_encode(id->bytes, SHORT_BYTES, messages);
-    for (int i = 0; i < SHORT_MESSAGE; i++) {
+    base32_encode(id->bytes, SHORT_BYTES, chars);
+    for (int i = 0; i < SHORT_CHARS; i++) {
         if (i > 0 && i % SHORT_GROUP == 0)
             *text++ = '-';
-        *text++ = messages[i];
+        *text++ = chars[i];
     }
     *text = '\0';
 }
@@ -128,6 +127,72 @@ void node_key_close(struct node_key *key)
     vault_free(key);
 }
 
+/* ---- the line of a key file ---- */
+
+#define HEAD      "hearth-node-key "
+#define VERSION   "1 "
+#define HEAD_LEN  (sizeof(HEAD) - 1)
+#define SEED_AT   (HEAD_LEN + sizeof(VERSION) - 1)
+#define CHECK_LEN 4u
+#define CHECK_AT  (SEED_AT + 2 * KEY_SEED_LEN + 1)
+
+_Static_assert(KEY_LINE_LEN == CHECK_AT + 2 * CHECK_LEN + 1, "seed, ' ', checksum, new line");
+
+static void checksum(const uint8_t *seed, uint8_t check[static CHECK_LEN])
+{
+    static const char label[] = "hearth node key 1";
+    uint8_t digest[SHA3_256_DIGEST_SIZE];
+    struct sha3_256_ctx hash;
+
+    sha3_256_init(&hash);
+    sha3_256_update(&hash, sizeof label - 1, (const uint8_t *)label);
+    sha3_256_update(&hash, KEY_SEED_LEN, seed);
+    sha3_256_digest(&hash, sizeof digest, digest);
+    memcpy(check, digest, CHECK_LEN);
+    wipe(&hash, sizeof hash);
+}
+
+void key_line_write(const uint8_t seed[static KEY_SEED_LEN], char line[static KEY_LINE_LEN])
+{
+    uint8_t check[CHECK_LEN];
+
+    checksum(seed, check);
+    memcpy(line, HEAD VERSION, SEED_AT);
+    hex_encode(seed, KEY_SEED_LEN, line + SEED_AT);
+    line[CHECK_AT - 1] = ' ';
+    hex_encode(check, CHECK_LEN, line + CHECK_AT);
+    line[KEY_LINE_LEN - 1] = '\n';
+}
+
+const char *key_line_parse(const char *text, size_t len, uint8_t seed[static KEY_SEED_LEN])
+{
+    uint8_t read[KEY_SEED_LEN], check[CHECK_LEN], wanted[CHECK_LEN];
+    const char *what = NULL;
+
+    if (len == 0)
+        return "is empty";
+    if (memcmp(text, HEAD, len < HEAD_LEN ? len : HEAD_LEN) != 0)
+        return "is no key file of hearth";
+    if (len > HEAD_LEN && memcmp(text + HEAD_LEN, VERSION, len < SEED_AT ? len - HEAD_LEN : 2) != 0)
+        return "is a key file of another version of hearth";
+    if (len < KEY_LINE_LEN - 1)
+        return "is cut short";
+    if (len > KEY_LINE_LEN || (len == KEY_LINE_LEN && text[len - 1] != '\n'))
+        return "has more in it than a key";
+    if (text[CHECK_AT - 1] != ' ' || !hex_decode(text + SEED_AT, read, KEY_SEED_LEN) ||
+        !hex_decode(text + CHECK_AT, check, CHECK_LEN)) {
+        what = "is damaged";
+    } else {
+        checksum(read, wanted);
+        if (memcmp(check, wanted, CHECK_LEN) != 0)
+            what = "is damaged (its checksum is wrong)";
+        else
+            memcpy(seed, read, KEY_SEED_LEN);
+    }
+    wipe(read, sizeof read);
+    return what;
+}
+
 /* ---- the file ---- */
 
 static int read_file(const char *path, struct node_key **out, bool *missing, struct error *error)
@@ -189,7 +254,7 @@ int node_key_load(const char *path, struct node_key **out, struct error *error)
     bool missing = true, there = true;
     int status = HEARTH_OK;
 
-    /* Another process may make the file just before us, and then somebody may take it away again. */
+    /* Another process may make the file just before us, and it may be removed again. */
     for (int i = 0; i < LOAD_TRIES && missing && there; i++) {
         status = read_file(path, out, &missing, error);
         if (missing)

@@ -13,9 +13,18 @@
 void node_id_of(const uint8_t public_key[static PUBLIC_KEY_LEN], struct node_id *id);
 bool node_id_equal(const struct node_id *a, const struct node_id *b);
 void node_id_text(const struct node_id *id, char text[static NODE_ID_TEXT]);
-void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT]); /* for people: 60 bits of it */
+void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT]); /* for users: 60 bits of it */
 /* From the 64 digits of node_id_text. HEARTH_INVALID for anything else, a short form too. */
 int MUST_CHECK node_id_parse(const char *text, struct node_id *id);
+
+/* A key file is one line, `hearth-node-key 1 SEED CHECK`. SEED is 64 hexadecimal digits, CHECK 8: the
+ * beginning of SHA3-256 over `hearth node key 1` and the seed. */
+#define KEY_SEED_LEN 32u
+#define KEY_LINE_LEN 92u /* with the new line at its end */
+void key_line_write(const uint8_t seed[static KEY_SEED_LEN], char line[static KEY_LINE_LEN]);
+/* NULL: it is a key file, and `seed` is set; the new line may be missing. Else what is wrong, as a text that
+ * goes on after a path. */
+const char *key_line_parse(const char *text, size_t len, uint8_t seed[static KEY_SEED_LEN]);
 
 struct node_key; /* in the vault */
 

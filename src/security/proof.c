@@ -139,7 +139,7 @@ int proof_check(const struct credentials *credentials, struct gnutls_session_int
         return error_set(error, HEARTH_PROTOCOL, RANK_NONE,
                          "this TLS session exports nothing to check a proof with");
     right = gnutls_memcmp(mac, message.mac, PROOF_MAC_LEN) == 0;
-    wipe(mac, sizeof mac); /* it is the right proof of whoever failed to give it */
+    wipe(mac, sizeof mac); /* it is the proof that the peer failed to give */
     if (!right)
         return error_because(error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_PROTOCOL, RANK_NONE,
                              "its proof of the secret is wrong");

@@ -102,7 +102,7 @@ static bool lane_begin(const struct cipher_lane *lane, const uint8_t *header)
 
 static int note_secret(gnutls_session_t session, const char *label, const gnutls_datum_t *secret)
 {
-    struct record_secrets *secrets = gnutls_db_get_ptr(session);
+    struct record_secrets *secrets = gnutls_session_get_ptr(session);
     if (secret->size != RECORD_SECRET_LEN) /* another hash, which records_open refuses */
         return 0;
     if (strcmp(label, "CLIENT_TRAFFIC_SECRET_0") == 0) {
@@ -118,7 +118,7 @@ static int note_secret(gnutls_session_t session, const char *label, const gnutls
 void records_watch(struct gnutls_session_int *session, struct record_secrets *secrets)
 {
     *secrets = (struct record_secrets){0};
-    gnutls_db_set_ptr(session, secrets);
+    gnutls_session_set_ptr(session, secrets);
     gnutls_session_set_keylog_function(session, note_secret);
 }
 
@@ -140,7 +140,7 @@ static bool uses_secret(gnutls_session_t session, bool read, const uint8_t *secr
 /* Which end we are shows in the keys that are in use. */
 static bool start_of(gnutls_session_t session, struct records_start *start)
 {
-    const struct record_secrets *secrets = gnutls_db_get_ptr(session);
+    const struct record_secrets *secrets = gnutls_session_get_ptr(session);
     gnutls_cipher_algorithm_t algorithm = gnutls_cipher_get(session);
     if (gnutls_protocol_get_version(session) != GNUTLS_TLS1_3 || !secrets || !secrets->have_client ||
         !secrets->have_server)

@@ -18,10 +18,9 @@
 struct gnutls_session_int;
 struct records;
 
-/* Keys change now and then, and new ones are made from the traffic secrets: of which GnuTLS speaks only while
- * it shakes hands. So whoever begins a handshake that is to end in records has them noted, before its first
- * step, in memory of its own that outlives the session; and wipes it. Takes the session's keylog function and
- * its db pointer. */
+/* New keys are made from the traffic secrets, which GnuTLS tells only during the handshake. So a handshake
+ * that is to end in records has them noted, before its first step, in memory that outlives the session and
+ * that the caller wipes. Takes the session's keylog function and its user pointer. */
 struct record_secrets {
     uint8_t client[RECORD_SECRET_LEN], server[RECORD_SECRET_LEN];
     bool have_client, have_server;

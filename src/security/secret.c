@@ -42,7 +42,7 @@ struct secret {
 
 /* ---- names ---- */
 
-static bool is_message(char c)
+static bool is_alpha(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -53,7 +53,7 @@ static bool name_ok(const char *name, size_t len)
         return false;
     for (size_t i = 0; i < len; i++) {
         char c = name[i];
-        if (!is_message(c) && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
+        if (!is_alpha(c) && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
             return false;
     }
     return true;
@@ -61,32 +61,28 @@ static bool name_ok(const char *name, size_t len)
 
 /* ---- derivations, as docs/wire.md has them ---- */
 
-static void derive_namespace(struct secret *secret)
+static void hash_begin(struct secret *secret, const char *label)
 {
-    static const char label[] = "hearth namespace 1";
-
     sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
+    sha3_256_update(&secret->hash, strlen(label), (const uint8_t *)label);
+}
+
+/* With the secret at the end; the digest is cut. */
+static void hash_end(struct secret *secret, uint8_t *target, size_t len)
+{
     sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
     sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
-    memcpy(secret->namespace, secret->digest, NAMESPACE_LEN);
+    memcpy(target, secret->digest, len);
 }
 
 static void derive_check(struct secret *secret)
 {
-    static const char label[] = "hearth token 1";
-
-    sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
-    for (const char *at = secret->name;; at++) {
-        uint8_t c = (uint8_t)message_lower(*at);
+    hash_begin(secret, "hearth token 1");
+    for (size_t i = 0; i <= strlen(secret->name); i++) {
+        uint8_t c = (uint8_t)ascii_lower(secret->name[i]);
         sha3_256_update(&secret->hash, 1, &c);
-        if (c == 0)
-            break;
     }
-    sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
-    sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
-    memcpy(secret->code + CHECK_AT, secret->digest, CHECK_LEN);
+    hash_end(secret, secret->code + CHECK_AT, CHECK_LEN);
 }
 
 static gnutls_datum_t datum_of(const void *bytes, size_t len)
@@ -117,7 +113,8 @@ static int complete(struct secret *secret, struct error *error)
 {
     bool derived = derive_keys(secret);
 
-    derive_namespace(secret);
+    hash_begin(secret, "hearth namespace 1");
+    hash_end(secret, secret->namespace, NAMESPACE_LEN);
     derive_check(secret);
     wipe(&secret->hash, sizeof secret->hash);
     wipe(secret->digest, sizeof secret->digest);
@@ -162,7 +159,7 @@ static int make(const uint8_t *bytes, const char *name, struct secret **out, str
     name = name ? name : NAME_DEFAULT;
     if (!name_ok(name, strlen(name)))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "secret: a cluster's name has 1 to %d messages, digits, '-', '_' or '.'",
+                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
                          SECRET_NAME_MAX - 1);
     secret = secret_named(name, strlen(name));
     if (!secret)
@@ -211,7 +208,7 @@ static bool begins(const char *text, size_t len, const char *head)
 {
     size_t i = 0;
 
-    while (head[i] && i < len && message_lower(text[i]) == head[i])
+    while (head[i] && i < len && ascii_lower(text[i]) == head[i])
         i++;
     return !head[i];
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster's secret: 256 random bits and a name for people, and what is derived from it, each with its own
- * label. Nobody without the secret can tell a derived value from a random one. docs/security.md. */
+ * label. Without the secret a derived value looks random. docs/security.md. */
 #pragma once
 
 #include "core/error.h"
 
 #define SECRET_LEN         32
-#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: messages, digits, '-', '_', '.' */
+#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: letters, digits, '-', '_', '.' */
 #define SECRET_TOKEN_MAX   128 /* of a token, with the final 0 */
 #define NAMESPACE_LEN      16
 #define NAMESPACE_TEXT     33 /* hexadecimal, with the final 0 */
@@ -15,8 +15,8 @@
 /* Keys that are derived from the secret and never sent. */
 enum secret_key {
     SECRET_KNOCK,    /* shows at the listener, before any costly work, that the dialler has the secret */
-    SECRET_DIALLER,  /* proof of who dialled */
-    SECRET_LISTENER, /* proof of who listens */
+    SECRET_DIALLER,  /* the dialler's proof */
+    SECRET_LISTENER, /* the listener's proof */
     SECRET_KEYS      /* how many */
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may come in, beside having the secret: a file of node ids that are allowed or revoked. With no allowed
- * ids everybody who has the secret may; with one or more, only they. A revoked id never may. The file belongs
- * to a stored secret and lies beside it; docs/security.md has its lines. */
+/* Which nodes may join, beside having the secret: a file of node ids that are allowed or revoked. With no
+ * allowed ids every node that has the secret may; with one or more, only they. A revoked id never may. The
+ * file belongs to a stored secret and lies beside it. Each line is `allow ID name`, `revoke ID name`, blank,
+ * or a comment that begins with '#'. ID is a node id of 64 hexadecimal digits; the name is for people and may
+ * be missing. */
 #pragma once
 
 #include "core/heap.h"
@@ -43,7 +45,22 @@ const char *trust_verdict_text(enum trust_verdict verdict); /* "its key was revo
 
 int trust_list_count(const struct trust_list *list);
 const struct trust_entry *trust_list_entry(const struct trust_list *list, int index);
-/* Changes one entry and writes the file, whole or not at all; of several who do it at once all take effect.
+/* Changes one entry and writes the file, whole or not at all; concurrent changes all take effect.
  * `entry` NULL: forgets the id. */
 int MUST_CHECK trust_list_set(struct trust_list *list, const struct node_id *id,
                               const struct trust_entry *entry, struct error *error);
+
+/* ---- the text of the file, without I/O ---- */
+
+#define TRUST_LINE_MAX 160 /* of a line that we write, with its new line and a final 0 */
+
+/* Reads all lines: fills up to `room` entries and counts them all. NULL, or what is wrong with the line whose
+ * number (from 1) is in *line then. */
+const char *trust_lines_parse(const char *text, size_t len, struct trust_entry *entries, int room, int *count,
+                              int *line);
+
+/* Copies a text that trust_lines_parse takes, with the entry of this id in place of all that it has of it,
+ * else at its end; NULL: without. Comments stay. `target` has room for len + TRUST_LINE_MAX bytes; gives the
+ * new length. */
+size_t trust_lines_edit(const char *text, size_t len, const struct node_id *id,
+                        const struct trust_entry *entry, char *target);

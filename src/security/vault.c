@@ -7,7 +7,7 @@
 
 #include <gnutls/gnutls.h>
 
-#include "os/vault_pages.h"
+#include "os/memory.h"
 
 #define STACK_LEFT 16384 /* more than the hashes and curves of our libraries use */
 
@@ -17,13 +17,13 @@ struct head {
 
 void *vault_alloc(size_t len)
 {
-    size_t page = vault_page();
+    size_t page = memory_page();
     struct head *head;
 
     if (len > SIZE_MAX - sizeof *head - page)
         return NULL;
     len = (len + sizeof *head + page - 1) / page * page;
-    head = vault_pages_map(len);
+    head = private_pages_map(len);
     if (!head)
         return NULL;
     head->len = len;
@@ -40,9 +40,9 @@ void vault_free(void *memory)
     head--;
     len = head->len;
     if (len == 0) /* a forked child: all is wiped, the length too */
-        len = vault_page();
+        len = memory_page();
     wipe(head, len);
-    vault_pages_unmap(head, len);
+    private_pages_unmap(head, len);
 }
 
 void wipe(void *memory, size_t len)

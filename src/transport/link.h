@@ -5,12 +5,12 @@
  *   upper room --link_send_data/control--> queue --link_pump--> conn        (events: sent, room)
  *   conn --link_pump--> header --on_data: where to?--> payload --on_payload--> upper room
  *
- * A throttle holds data back: control frames leave at once, and the data behind them pays. Where control has
- * a connection of its own, data leaves in small pieces; else frame by frame, so that control need not wait
- * for the end of one that has begun. A reference costs as much as what it stands for.
+ * A throttle holds data back; control frames leave at once, and the data behind them pays. Where control
+ * has a connection of its own, data leaves in small pieces, else frame by frame. A reference costs as much as
+ * what it stands for.
  *
- * Everything here is called by the holder of the baton; events come only from inside link_pump, and
- * nothing in an event may close the link. */
+ * The holder of the baton calls everything here; events come only from link_pump, and none may close the
+ * link. */
 #pragma once
 
 #include "core/error.h"
@@ -59,8 +59,7 @@ struct link_events {
     void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
     /* Data frames have left, or the peer returned eager credit: more may be sent. */
     void (*on_room)(void *arg, struct link *link);
-    /* Loans hold up what the peer has to say: those of which loan_holds_up is true must end now, by a
-     * copy. */
+    /* Loans hold up the peer's stream: those of which loan_holds_up is true must end now, by a copy. */
     void (*on_held_up)(void *arg, struct link *link);
     /* The link is dead: once, and nothing comes after it. */
     void (*on_down)(void *arg, struct link *link, const struct error *why);
@@ -75,9 +74,8 @@ struct link_item {
 };
 
 /* One connection of the link. Control frames go through the first, so that bulk never delays them; data
- * through the others where there are any, whichever is free. Grants and credit may take a data pipe that
- * has nothing else to do: so a receiver that spins need not look at the first pipe every time. Frames of
- * different pipes come in any order. */
+ * through the others, if any, whichever is free. Grants and credit may take an idle data pipe, so a receiver
+ * that spins need not look at the first pipe every time. Frames of different pipes come in any order. */
 struct pipe {
     struct conn *conn; /* NULL when down */
     bool heard_hello, heard_bye, said_bye;
@@ -147,8 +145,8 @@ struct link_setup {
     uint32_t eager_budget;
 };
 void link_init(struct link *link, const struct link_setup *setup);
-/* Ends it in peace: what is queued for control leaves, then a goodbye, and it goes down when the peer has
- * that or will get it without us. No event comes any more; what the peer sends is read and dropped. */
+/* Ends it in peace: queued control leaves, then a goodbye; it goes down when the peer has that or will get it
+ * without us. No event comes any more; what the peer sends is read and dropped. */
 void link_part(struct link *link, const struct error *bye);
 /* Says goodbye, and goes down at the next pump with that as the reason. */
 void link_dismiss(struct link *link, const struct error *bye);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of bytes between members of one process.
  *
- * A pipe is one direction of one pair: a single writer and a single reader, whoever holds the batons of the
- * two nodes. Positions only grow; position modulo capacity is the place in the ring. Where bytes need time a
+ * A pipe is one direction of one pair: a single writer and a single reader, the holders of the two nodes'
+ * batons. Positions only grow; position modulo capacity is the place in the ring. Where bytes need time, a
  * list of (position, arrival) says how far the reader may see: on virtual time the reader looks at it, on
- * real time a thread, the post, which rings the reader's bell. */
+ * real time a thread, the post, does and rings the reader's bell. */
 #include "transport/mem.h"
 
 #include <assert.h>
@@ -143,33 +143,14 @@ static void mem_close(struct conn *conn)
     bell_ring(c->out->reader_bell);
 }
 
-static int mem_descriptor(const struct conn *conn)
-{
-    (void)conn;
-    return -1;
-}
-
-static void mem_attend(struct conn *conn)
-{
-    (void)conn;
-}
-
-/* Bells are rung whoever sleeps. */
-static void mem_doze(struct conn *conn, bool asleep, bool want_room)
-{
-    (void)conn;
-    (void)asleep;
-    (void)want_room;
-}
-
 static const struct transport mem_transport = {
     .scheme = "mem",
     .send = mem_send,
     .recv = mem_recv,
     .close = mem_close,
-    .descriptor = mem_descriptor,
-    .attend = mem_attend,
-    .doze = mem_doze,
+    .descriptor = conn_no_descriptor,
+    .attend = conn_attend_nothing,
+    .doze = conn_doze_nothing, /* bells are rung whoever sleeps */
 };
 
 /* ---- bytes that need time ---- */
@@ -206,9 +187,32 @@ static bool arrive(struct mem_pipe *p, uint64_t now_ns)
     return any;
 }
 
-/* ---- real time with latency ---- */
+/* On virtual time what has arrived by now can be seen when the reader looks. */
+static ssize_t timed_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    struct mem_pipe *p = c->in;
+    if (c->net->setup.now_ns)
+        arrive(p, *c->net->setup.now_ns);
+    bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
+    size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
+    return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
+}
 
-static ssize_t far_send(struct conn *conn, const struct iovec *pieces, int count)
+static void schedule(struct mem_net *net, struct mem_pipe *p, size_t len)
+{
+    const struct mem_setup *s = &net->setup;
+    uint64_t start = p->free_at_ns > *s->now_ns ? p->free_at_ns : *s->now_ns;
+    double wire_ns = s->bytes_per_s > 0 ? (double)len / s->bytes_per_s * 1e9 : 0;
+    p->free_at_ns = start + (uint64_t)wire_ns;
+    uint64_t at = p->free_at_ns + s->latency_ns;
+    if (s->jitter_ns > 0)
+        at += prng_below(&net->prng, s->jitter_ns + 1);
+    p->last_at_ns = at > p->last_at_ns ? at : p->last_at_ns;
+    arrival_put(p, p->last_at_ns);
+}
+
+static ssize_t timed_send(struct conn *conn, const struct iovec *pieces, int count)
 {
     struct mem_conn *c = container_of(conn, struct mem_conn, conn);
     struct mem_pipe *p = c->out;
@@ -220,20 +224,26 @@ static ssize_t far_send(struct conn *conn, const struct iovec *pieces, int count
             return 0;
     }
     size_t done = pipe_write(p, pieces, count);
-    if (done > 0) {
+    if (done > 0 && c->net->setup.now_ns) {
+        schedule(c->net, p, done);
+    } else if (done > 0) {
         arrival_put(p, clock_real() + c->net->setup.latency_ns);
         bell_ring(&c->net->post_bell);
     }
     return (ssize_t)done;
 }
 
-static ssize_t far_recv(struct conn *conn, void *target, size_t len_max)
-{
-    struct mem_pipe *p = container_of(conn, struct mem_conn, conn)->in;
-    bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
-    size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
-    return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
-}
+static const struct transport timed_transport = {
+    .scheme = "mem",
+    .send = timed_send,
+    .recv = timed_recv,
+    .close = mem_close,
+    .descriptor = conn_no_descriptor,
+    .attend = conn_attend_nothing,
+    .doze = conn_doze_nothing,
+};
+
+/* ---- real time with latency ---- */
 
 static void pipe_deliver(struct mem_pipe *p)
 {
@@ -282,60 +292,7 @@ static void post_stop(struct mem_net *net)
         bell_fini(&net->post_bell);
 }
 
-static const struct transport far_transport = {
-    .scheme = "mem",
-    .send = far_send,
-    .recv = far_recv,
-    .close = mem_close,
-    .descriptor = mem_descriptor,
-    .attend = mem_attend,
-    .doze = mem_doze,
-};
-
 /* ---- virtual time ---- */
-
-static void schedule(struct mem_net *net, struct mem_pipe *p, size_t len)
-{
-    const struct mem_setup *s = &net->setup;
-    uint64_t start = p->free_at_ns > *s->now_ns ? p->free_at_ns : *s->now_ns;
-    double wire_ns = s->bytes_per_s > 0 ? (double)len / s->bytes_per_s * 1e9 : 0;
-    p->free_at_ns = start + (uint64_t)wire_ns;
-    uint64_t at = p->free_at_ns + s->latency_ns;
-    if (s->jitter_ns > 0)
-        at += prng_below(&net->prng, s->jitter_ns + 1);
-    p->last_at_ns = at > p->last_at_ns ? at : p->last_at_ns;
-    arrival_put(p, p->last_at_ns);
-}
-
-static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int count)
-{
-    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
-    if (atomic_load(&c->out->reader_gone))
-        return HEARTH_PEER_LOST;
-    if (under_way(c->out) == ARRIVALS_MAX)
-        return 0;
-    size_t done = pipe_write(c->out, pieces, count);
-    if (done > 0)
-        schedule(c->net, c->out, done);
-    return (ssize_t)done;
-}
-
-static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
-{
-    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
-    struct mem_pipe *p = c->in;
-    arrive(p, *c->net->setup.now_ns);
-    size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
-    bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
-    return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
-}
-
-static const struct transport virtual_transport = {
-    .scheme = "mem",
-    .send = virtual_send,
-    .recv = virtual_recv,
-    .close = mem_close,
-};
 
 void mem_net_cut(struct mem_net *net, int rank, int peer)
 {
@@ -409,7 +366,7 @@ static int pair_open(struct mem_net *net, int writer, int reader)
             return HEARTH_NO_MEMORY;
     }
     struct mem_conn *c = &net->conns[writer * size + reader];
-    c->conn.transport = net->setup.now_ns ? &virtual_transport : timed ? &far_transport : &mem_transport;
+    c->conn.transport = timed ? &timed_transport : &mem_transport;
     c->net = net;
     c->out = p;
     c->in = &net->pipes[reader * size + writer];

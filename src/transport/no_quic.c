@@ -9,8 +9,7 @@ bool quic_built(void)
 
 int quic_open(const struct quic_setup *setup, struct quic **out, struct error *error)
 {
-    (void)setup;
-    (void)out;
+    (void)setup, (void)out;
     return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE, "this library was built without quic");
 }
 
@@ -22,10 +21,6 @@ void quic_close(struct quic *quic)
 int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t deadline_ns,
               const struct stop *stop, struct error *error)
 {
-    (void)quic;
-    (void)peers;
-    (void)count;
-    (void)deadline_ns;
-    (void)stop;
+    (void)quic, (void)peers, (void)count, (void)deadline_ns, (void)stop;
     return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE, "this library was built without quic");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The endpoint: one socket for all lines. The ids by which peers call us begin with the number of a line and
- * six bytes that only its peer knows, so that a datagram finds its line without a search, and one that was
- * made up is dropped before anything is decrypted. */
+ * six bytes that only its peer knows: a datagram finds its line without a search, a forged one is dropped
+ * undecrypted. */
 #include "transport/quic.h"
 
 #include <string.h>

@@ -16,7 +16,6 @@
 #include "os/datagram.h"
 #include "os/random.h"
 #include "security/credentials.h"
-#include "transport/quic_frames.h"
 
 #define STREAM_STEP      4u /* between the ids of streams of one kind */
 #define TOKEN_NS         (10 * NS_PER_S)
@@ -186,8 +185,7 @@ static void on_rand(uint8_t *target, size_t len, const ngtcp2_rand_ctx *context)
 static int on_new_id(ngtcp2_conn *conn, ngtcp2_cid *id, uint8_t *token, size_t len, void *user)
 {
     const struct quic_engine *engine = user;
-    (void)conn;
-    (void)len;
+    (void)conn, (void)len;
     assert(len == QUIC_ID_LEN);
     if (!id_draw(engine->tag, id) || random_bytes(token, NGTCP2_STATELESS_RESET_TOKENLEN) != HEARTH_OK)
         return NGTCP2_ERR_CALLBACK_FAILURE;
@@ -199,9 +197,7 @@ static int on_stream_data(ngtcp2_conn *conn, uint32_t flags, int64_t id, uint64_
 {
     struct quic_engine *engine = user;
     int stream = (int)(id / STREAM_STEP);
-    (void)conn;
-    (void)offset;
-    (void)stream_user;
+    (void)conn, (void)offset, (void)stream_user;
     if (len > 0)
         engine->events->on_bytes(engine->arg, stream, bytes, len);
     if (flags & NGTCP2_STREAM_DATA_FLAG_FIN)
@@ -213,9 +209,7 @@ static int on_stream_acked(ngtcp2_conn *conn, int64_t id, uint64_t offset, uint6
                            void *stream_user)
 {
     struct quic_engine *engine = user;
-    (void)conn;
-    (void)offset;
-    (void)stream_user;
+    (void)conn, (void)offset, (void)stream_user;
     engine->events->on_acked(engine->arg, (int)(id / STREAM_STEP), (size_t)len);
     return 0;
 }
@@ -224,10 +218,7 @@ static int on_stream_gone(ngtcp2_conn *conn, int64_t id, uint64_t final, uint64_
                           void *stream_user)
 {
     struct quic_engine *engine = user;
-    (void)conn;
-    (void) final;
-    (void)code;
-    (void)stream_user;
+    (void)conn, (void) final, (void)code, (void)stream_user;
     engine->events->on_end(engine->arg, (int)(id / STREAM_STEP));
     return 0;
 }
@@ -466,24 +457,23 @@ int quic_engine_read(struct quic_engine *engine, const uint8_t *bytes, size_t le
     return outcome(engine, ngtcp2_conn_read_pkt(engine->conn, &engine->path, NULL, bytes, len, now_ns));
 }
 
-ssize_t quic_engine_write(struct quic_engine *engine, int stream, const struct iovec *pieces, int count,
-                          size_t *taken, uint8_t *target, size_t size, uint64_t now_ns)
+ssize_t quic_engine_write(struct quic_engine *engine, struct quic_unsent *unsent, uint8_t *target,
+                          size_t size, uint64_t now_ns)
 {
     ngtcp2_vec parts[2];
     ngtcp2_ssize moved = -1;
 
-    assert(count <= 2);
-    *taken = 0;
+    unsent->taken = 0;
     if (engine->failure != 0)
         return outcome(engine, engine->failure);
-    for (int i = 0; i < count; i++)
-        parts[i] = (ngtcp2_vec){pieces[i].iov_base, pieces[i].iov_len};
-    int64_t id = stream < 0 ? -1 : (int64_t)stream * STREAM_STEP;
+    for (int i = 0; i < unsent->count; i++)
+        parts[i] = (ngtcp2_vec){unsent->pieces[i].iov_base, unsent->pieces[i].iov_len};
+    int64_t id = unsent->stream < 0 ? -1 : (int64_t)unsent->stream * STREAM_STEP;
     ngtcp2_ssize written =
         ngtcp2_conn_writev_stream(engine->conn, NULL, NULL, target, size, &moved,
-                                  NGTCP2_WRITE_STREAM_FLAG_NONE, id, parts, (size_t)count, now_ns);
+                                  NGTCP2_WRITE_STREAM_FLAG_NONE, id, parts, (size_t)unsent->count, now_ns);
     if (moved > 0)
-        *taken = (size_t)moved;
+        unsent->taken = (size_t)moved;
     if (written >= 0)
         return written;
     if (written == NGTCP2_ERR_STREAM_DATA_BLOCKED || written == NGTCP2_ERR_STREAM_NOT_FOUND ||

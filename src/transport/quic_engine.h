@@ -87,13 +87,20 @@ bool quic_engine_called(const struct quic_engine *engine, const struct quic_id *
  * handshake failed: quic_engine_bye has words for it. */
 int MUST_CHECK quic_engine_read(struct quic_engine *engine, const uint8_t *bytes, size_t len,
                                 uint64_t now_ns);
-/* Writes the next datagram, at most `size` bytes, with what there is to say: bytes, 0: nothing now, or
- * HEARTH_PROTOCOL. With stream >= 0: as much of the pieces as fits and the peer lets us; *taken of them must
- * stay where they are until they are acknowledged. HEARTH_LIMIT: the peer lets no more into this stream. */
-ssize_t quic_engine_write(struct quic_engine *engine, int stream, const struct iovec *pieces, int count,
-                          size_t *taken, uint8_t *target, size_t size, uint64_t now_ns);
-size_t
-quic_engine_burst(const struct quic_engine *engine); /* bytes that may leave at once, where it is paced */
+/* Bytes of a stream that are to be sent. */
+struct quic_unsent {
+    int stream; /* -1: none */
+    int count;
+    struct iovec pieces[2];
+    size_t taken; /* out: these must stay where they are until they are acknowledged */
+};
+/* Writes the next datagram, at most `size` bytes, with what there is to say and as much of the stream as fits
+ * and the peer lets us: bytes, 0: nothing now, or HEARTH_PROTOCOL. HEARTH_LIMIT: the peer lets no more into
+ * this stream. */
+ssize_t quic_engine_write(struct quic_engine *engine, struct quic_unsent *unsent, uint8_t *target,
+                          size_t size, uint64_t now_ns);
+/* Bytes that may leave at once, where it is paced. */
+size_t quic_engine_burst(const struct quic_engine *engine);
 void quic_engine_written(struct quic_engine *engine, uint64_t now_ns); /* after the last of a burst */
 /* A last word: bytes. `code`: ours; what went wrong inside QUIC goes before. */
 size_t quic_engine_bye(struct quic_engine *engine, uint64_t code, uint8_t *target, size_t size,
@@ -115,6 +122,11 @@ void quic_engine_allow(struct quic_engine *engine, int stream, size_t len);
 /* Why it ended, for people; static or in the engine. `code`: the peer's own, 0 if it gave none. */
 const char *quic_engine_why(const struct quic_engine *engine, uint64_t *code);
 int quic_engine_alert(const struct quic_engine *engine); /* of TLS, that ended it; -1: none */
+
+/* Whether one of the frames of a packet, decrypted, asks that ids be given up by which we call the peer,
+ * which members never do: a connection keeps its path. ngtcp2 (0.12) ends the process when it is asked twice.
+ * Frames behind one that is malformed or unknown do not count: nobody reads them. (quic_frames.c) */
+bool quic_frames_retire(const uint8_t *frames, size_t len);
 
 struct quic_engine_state {
     uint64_t round_trip_ns, window_bytes, flying_bytes;

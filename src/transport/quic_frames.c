@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over frames as RFC 9000, chapter 19, has them. */
-#include "transport/quic_frames.h"
+/* Looks through the frames of a packet before the library takes them: RFC 9000, chapter 19. */
+#include "transport/quic_engine.h"
 
 #define STREAM        0x08 /* of a type: for ngtcp2 all with this bit are streams, but for others below */
 #define STREAM_OFFSET 0x04

@@ -7,9 +7,9 @@
  *   proof             ------------>           a member that we wait for?
  *                     <------------  proof, and room for all streams
  *
- * Strangers are heard only while somebody is awaited. Then: QUIC_HALF_OPEN lines at most, each with small
- * buffers and five seconds; beyond a few, who comes must show first that it receives at its address, which
- * costs us nothing to remember; and if all are taken, the address that has the most gives one up. */
+ * Strangers are heard only while a peer is awaited. Then: QUIC_HALF_OPEN lines at most, each with small
+ * buffers and five seconds; beyond a few, a stranger must first show that it receives at its address; if all
+ * are taken, the address that has the most gives one up. */
 #include <assert.h>
 #include <string.h>
 
@@ -50,9 +50,8 @@ static bool admit(void *arg, bool weak)
     return admission_take(&line->quic->admission, sock_addr_network(&line->remote), weak, clock_real());
 }
 
-/* Measured on a machine with other work, so only the order counts: no difference on loopback; bbr2 was ahead
- * in seven of eight pairs of runs at 1 Gbit/s, and far ahead at 100 Mbit/s with 20 ms of round trip and 0.5 %
- * loss (one run). */
+/* Measured: no difference on loopback; bbr2 was ahead in seven of eight pairs of runs at 1 Gbit/s, and far
+ * ahead at 100 Mbit/s with 20 ms of round trip and 0.5 % loss (one run). */
 static enum quic_congestion congestion_for(const struct quic *quic)
 {
     return quic->setup.congestion == QUIC_AUTO ? QUIC_BBR2 : quic->setup.congestion;
@@ -94,14 +93,15 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
     line->deadline_ns = deadline_ns;
     line->paced = !sock_addr_loopback(remote);
     line->datagram_size = quic->setup.datagram_size > 0 ? quic->setup.datagram_size : datagram_size(remote);
-    line->session = (struct session_setup){.role = line->dials ? CHANNEL_DIALS : CHANNEL_LISTENS,
+    line->session = (struct session_setup){.credentials = quic->setup.credentials,
+                                           .role = line->dials ? CHANNEL_DIALS : CHANNEL_LISTENS,
                                            .quic = true,
                                            .admit = line->dials ? NULL : admit,
                                            .admit_arg = line,
                                            .refusal = &line->refusal};
     if (wanted)
         line->session.to = (struct knock_target){.kind = KNOCK_NODE, .node = wanted->identity.node};
-    if (credentials_session(quic->setup.credentials, &line->session, &session, error) != HEARTH_OK) {
+    if (credentials_session(&line->session, &session, error) != HEARTH_OK) {
         quic_line_end(line, 0);
         return NULL;
     }
@@ -184,8 +184,9 @@ static void say(struct quic *quic, const struct quic_line *line, const char *why
     log_write(&quic->setup.log, HEARTH_LOG_WARN, "HEARTH-STRANGER", "%s is sent away (quic): %s", text, why);
 }
 
-/* A stranger goes, a peer may be dialled again unless that is vain. */
-static void turn_away(struct quic_line *line, const char *why, bool for_good, uint64_t code)
+/* Closes the line: a stranger's for ever; a peer may be dialled again, unless `for_good`. */
+static void turn_away(struct quic_line *line, enum hearth_reason reason, const char *why, bool for_good,
+                      uint64_t code)
 {
     struct quic_peer *peer = line->wanted;
     if (!peer) {
@@ -193,7 +194,8 @@ static void turn_away(struct quic_line *line, const char *why, bool for_good, ui
     } else {
         char text[SOCK_TEXT_MAX];
         sock_addr_text(&line->remote, text, sizeof text);
-        error_set(&peer->why, HEARTH_PEER_LOST, RANK_NONE, "quic: no link with %s: %s", text, why);
+        error_because(&peer->why, reason, HEARTH_PEER_LOST, RANK_NONE, "quic: no link with %s: %s", text,
+                      why);
         peer->over = for_good;
         peer->again_ns = clock_real() + AGAIN_NS;
     }
@@ -209,7 +211,7 @@ static void refuse(struct quic_line *line, enum proof_reason reason, const char 
         quic_ring_put(&stream->out, message, sizeof message);
         quic_line_write(line, clock_real());
     }
-    turn_away(line, why, true, reason);
+    turn_away(line, HEARTH_REASON_NONE, why, true, reason);
 }
 
 /* ---- proofs ---- */
@@ -235,7 +237,7 @@ static void prove_first(struct quic_line *line)
     proof.listener.node = line->peer.node;
     if (proof_make(credentials, quic_engine_session(line->engine), &proof, message) != HEARTH_OK ||
         !quic_ring_make(line->quic->heap, &stream->out, window) || quic_engine_stream(line->engine) != 0) {
-        turn_away(line, "no proof can be made", true, 0);
+        turn_away(line, HEARTH_REASON_NO_MEMORY, "no proof can be made", true, 0);
         return;
     }
     stream->open = true;
@@ -250,13 +252,13 @@ static void shaken(struct quic_line *line)
     const char *why = NULL;
     enum proof_reason reason;
     if (credentials_peer(quic_engine_session(line->engine), &line->peer.node, &why) != HEARTH_OK)
-        turn_away(line, why, true, 0);
+        turn_away(line, HEARTH_REASON_NOT_HEARTH, why, true, 0);
     else if (!line->dials)
         line->stage = LINE_PROVES;
     else if (!node_id_equal(&line->peer.node, &line->wanted->identity.node))
-        turn_away(line, "another node answers at its address", true, 0);
+        turn_away(line, HEARTH_REASON_NOT_HEARTH, "another node answers at its address", true, 0);
     else if (!judge(line, &why, &reason))
-        turn_away(line, why, true, 0);
+        turn_away(line, HEARTH_REASON_KEY_REFUSED, why, true, 0);
     else
         prove_first(line);
 }
@@ -301,7 +303,7 @@ static void answer(struct quic_line *line, const uint8_t *message)
     proof.role = CHANNEL_LISTENS;
     proof.listener = *credentials_self(credentials);
     if (proof_make(credentials, session, &proof, ours) != HEARTH_OK || !hand_over(line, peer))
-        turn_away(line, "no memory", false, PROOF_LATER);
+        turn_away(line, HEARTH_REASON_NO_MEMORY, "no memory", false, PROOF_LATER);
     else
         quic_ring_put(&line->streams[0]->out, ours, sizeof ours);
 }
@@ -316,14 +318,15 @@ static void conclude(struct quic_line *line, const uint8_t *message)
 
     proof.listener.node = line->peer.node;
     if (proof_check(credentials, quic_engine_session(line->engine), &proof, message, &why) != HEARTH_OK) {
-        turn_away(line, why.text, why.reason != HEARTH_REASON_BUSY, PROOF_WRONG);
+        turn_away(line, why.reason, why.text, why.reason != HEARTH_REASON_BUSY, PROOF_WRONG);
         return;
     }
     line->peer = proof.listener;
     if (proof.listener.instance != peer->identity.instance)
-        turn_away(line, "another process of that node answers at its address", true, PROOF_WRONG);
+        turn_away(line, HEARTH_REASON_NOT_HEARTH, "another process of that node answers at its address", true,
+                  PROOF_WRONG);
     else if (!hand_over(line, peer))
-        turn_away(line, "no memory", true, 0);
+        turn_away(line, HEARTH_REASON_NO_MEMORY, "no memory", true, 0);
     else
         line->wanted = NULL;
 }
@@ -353,9 +356,11 @@ static void line_step(struct quic_line *line, uint64_t now_ns)
     }
     if (line->lost) {
         int alert = quic_engine_alert(line->engine);
-        turn_away(line, line->why, alert >= 0 && alert != BUSY_ALERT, 0);
+        const struct alert_meaning *known = session_alert(alert);
+        turn_away(line, known ? known->reason : HEARTH_REASON_PEER_CLOSED, line->why,
+                  alert >= 0 && alert != BUSY_ALERT, 0);
     } else if (now_ns >= line->deadline_ns) {
-        turn_away(line, "it has not shown in time who it is", false, 0);
+        turn_away(line, HEARTH_REASON_UNREACHABLE, "it has not shown in time who it is", false, 0);
     }
 }
 

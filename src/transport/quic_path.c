@@ -31,16 +31,14 @@ static void on_bytes(void *arg, int number, const uint8_t *bytes, size_t len)
 
 static void on_end(void *arg, int number)
 {
-    struct quic_line *line = arg;
-    struct quic_stream *stream = stream_at(line, number);
+    struct quic_stream *stream = stream_at(arg, number);
     if (stream)
         stream->ended = true;
 }
 
 static void on_acked(void *arg, int number, size_t len)
 {
-    struct quic_line *line = arg;
-    struct quic_stream *stream = stream_at(line, number);
+    struct quic_stream *stream = stream_at(arg, number);
     if (!stream)
         return;
     stream->out.done += len;
@@ -68,16 +66,21 @@ void quic_line_lose(struct quic_line *line, const char *why)
     line->due_ns = NEVER_NS;
 }
 
+/* The last word; if it does not leave, the peer will find out by itself. */
+static void say_bye(struct quic_line *line, uint64_t code, uint64_t now_ns)
+{
+    uint8_t last[DATAGRAM_SIZE_SAFE];
+    size_t len = quic_engine_bye(line->engine, code, last, sizeof last, now_ns);
+    if (len > 0 && datagram_send(&line->quic->port, &line->remote, last, len, len) != HEARTH_OK)
+        len = 0;
+}
+
 /* The engine has failed or the peer has closed. */
 static void line_failed(struct quic_line *line, int status, uint64_t now_ns)
 {
-    uint8_t last[DATAGRAM_SIZE_SAFE];
     uint64_t code;
-    if (status == HEARTH_PROTOCOL) {
-        size_t len = quic_engine_bye(line->engine, 0, last, sizeof last, now_ns);
-        if (len > 0 && datagram_send(&line->quic->port, &line->remote, last, len, len) != HEARTH_OK)
-            len = 0; /* the peer will find out by itself */
-    }
+    if (status == HEARTH_PROTOCOL)
+        say_bye(line, 0, now_ns);
     quic_line_lose(line, line->refusal.status != HEARTH_OK ? line->refusal.text
                                                            : quic_engine_why(line->engine, &code));
 }
@@ -120,14 +123,16 @@ static struct quic_stream *line_pick(struct quic_line *line)
 }
 
 /* What of the ring has not been sent yet. */
-static int unsent_pieces(const struct quic_stream *stream, struct iovec pieces[2])
+static struct quic_unsent unsent_of(const struct quic_stream *stream)
 {
+    if (!stream)
+        return (struct quic_unsent){.stream = -1};
     const struct quic_ring *ring = &stream->out;
     size_t len = (size_t)(ring->end - stream->out_sent), at = (size_t)(stream->out_sent & (ring->size - 1));
     size_t first = len < ring->size - at ? len : ring->size - at;
-    pieces[0] = (struct iovec){ring->bytes + at, first};
-    pieces[1] = (struct iovec){ring->bytes, len - first};
-    return len > first ? 2 : 1;
+    return (struct quic_unsent){.stream = stream->number,
+                                .count = len > first ? 2 : 1,
+                                .pieces = {{ring->bytes + at, first}, {ring->bytes, len - first}}};
 }
 
 /* Streams that the peer did not want yet. */
@@ -177,12 +182,9 @@ static void trial_look(struct quic_line *line, uint64_t now_ns)
 static bool write_one(struct quic_line *line, uint64_t now_ns)
 {
     struct quic *quic = line->quic;
-    struct iovec pieces[2];
-    size_t taken = 0;
     struct quic_stream *stream = line_pick(line);
-    int count = stream ? unsent_pieces(stream, pieces) : 0;
-    ssize_t len = quic_engine_write(line->engine, stream ? stream->number : -1, pieces, count, &taken,
-                                    quic->out + quic->out_len, quic->out_size, now_ns);
+    struct quic_unsent unsent = unsent_of(stream);
+    ssize_t len = quic_engine_write(line->engine, &unsent, quic->out + quic->out_len, quic->out_size, now_ns);
     if (len == HEARTH_LIMIT) {
         stream->blocked = true;
         return true;
@@ -192,8 +194,8 @@ static bool write_one(struct quic_line *line, uint64_t now_ns)
     if (len <= 0)
         return false;
     if (stream)
-        stream->out_sent += taken;
-    if (taken > DATAGRAM_SIZE_SAFE && !line->trial.begun)
+        stream->out_sent += unsent.taken;
+    if (unsent.taken > DATAGRAM_SIZE_SAFE && !line->trial.begun)
         trial_begin(line, stream, now_ns);
     quic->out_len += (size_t)len;
     /* A batch has datagrams of one size, and may end with a shorter one. */
@@ -256,13 +258,8 @@ bool quic_line_settled(struct quic_line *line, uint64_t now_ns)
 void quic_line_end(struct quic_line *line, uint64_t code)
 {
     struct quic *quic = line->quic;
-    uint8_t last[DATAGRAM_SIZE_SAFE];
-
-    if (!line->lost && line->engine) {
-        size_t len = quic_engine_bye(line->engine, code, last, sizeof last, clock_real());
-        if (len > 0 && datagram_send(&quic->port, &line->remote, last, len, len) != HEARTH_OK)
-            len = 0; /* the peer will find out by itself */
-    }
+    if (!line->lost && line->engine)
+        say_bye(line, code, clock_real());
     if (line->dirty)
         list_remove(&line->item);
     if (quic->out_line == line)

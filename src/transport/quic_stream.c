@@ -211,15 +211,7 @@ static int stream_descriptor(const struct conn *conn)
 
 static void stream_attend(struct conn *conn)
 {
-    struct quic_stream *s = stream_of(conn);
-    s->line->quic->ready = true;
-}
-
-static void stream_doze(struct conn *conn, bool asleep, bool want_room)
-{
-    (void)conn;
-    (void)asleep;
-    (void)want_room;
+    stream_of(conn)->line->quic->ready = true;
 }
 
 static const struct holding quic_holding = {
@@ -235,7 +227,7 @@ static const struct transport quic_transport = {
     .close = stream_close,
     .descriptor = stream_descriptor,
     .attend = stream_attend,
-    .doze = stream_doze,
+    .doze = conn_doze_nothing,
     .holding = &quic_holding,
 };
 

@@ -4,15 +4,14 @@
  *   page    | numbers of both sides | ring of side 0 | ring of side 1 |
  *
  * Each ring is mapped twice in a row, so any part of it is one piece of memory: a payload can be read where
- * it stands (lent) until its reader gives it back. A ring that is larger than a core's own cache is the
- * faster one: writing lines that the other core still holds costs four times as much as writing lines that
- * have left it.
+ * it stands (lent) until its reader gives it back. A ring larger than a core's own cache is faster: writing
+ * lines that the other core still holds costs four times as much.
  *
- *   producer: bytes -> ring, head forward. Consumer: reads up to head; what is neither unread nor lent: tail.
+ *   producer: bytes -> ring, head forward. Consumer: reads up to head; what is neither unread nor lent:
+ * tail.
  *
- * A side that sleeps says so in `dozing`; whoever moves a number that it waits for signals its descriptor.
- * The two look past each other only if neither's store is seen by the other's load, which the fences
- * exclude. */
+ * A side that sleeps says so in `dozing`; the side that moves a number it waits for signals its descriptor.
+ * The fences make sure that one of the two sees the other's store. */
 #include "transport/shm.h"
 
 #include <assert.h>
@@ -21,7 +20,7 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "transport/shm_region.h"
 
@@ -79,7 +78,7 @@ struct shm_conn {
     bool closed;         /* this end; freed when nothing is lent any more */
 };
 
-static struct shm_conn *shm_of(struct conn *conn)
+static struct shm_conn *shm_of(const struct conn *conn)
 {
     return container_of(conn, struct shm_conn, conn);
 }
@@ -103,7 +102,7 @@ static void shm_doze(struct conn *conn, bool asleep, bool want_room)
 
 static int shm_descriptor(const struct conn *conn)
 {
-    return container_of(conn, const struct shm_conn, conn)->fd;
+    return shm_of(conn)->fd;
 }
 
 static void shm_attend(struct conn *conn)
@@ -204,7 +203,7 @@ static ssize_t shm_recv(struct conn *conn, void *target, size_t len_max)
 /* At most half of a ring: a peer must always be able to say something more. */
 static bool shm_lends(const struct conn *conn, size_t len)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     uint64_t oldest = c->lent_first != c->lent_next ? c->lent[c->lent_first % LOANS_MAX].start : c->read;
     return c->lent_next - c->lent_first < LOANS_MAX && c->read - oldest + len <= c->ring_bytes / 2;
 }
@@ -213,7 +212,7 @@ static bool shm_lends(const struct conn *conn, size_t len)
  * what may be needed to end that loan. */
 static bool shm_held_up(const struct conn *conn)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     return c->lent_first != c->lent_next &&
            c->read - c->lent[c->lent_first % LOANS_MAX].start > c->ring_bytes / 2;
 }
@@ -277,7 +276,7 @@ static void shm_withdraw(struct conn *conn, int number)
 /* What stands in the ring does not change. */
 static bool shm_good(const struct conn *conn, uint64_t token)
 {
-    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    const struct shm_conn *c = shm_of(conn);
     if (!(token & TOKEN_REF))
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* first the reading, then this */
@@ -426,7 +425,7 @@ static int words_recv(struct shm_conn *c, uint64_t *ring_bytes, int *fds, int wa
 /* Maps numbers and rings: `side` is ours. */
 static int map_all(struct shm_conn *c, int memory, int side, struct error *error)
 {
-    size_t front = shared_page();
+    size_t front = memory_page();
     c->page_len = front + 2 * c->ring_bytes;
     static_assert(sizeof(struct page) <= 4096, "the numbers fit into the smallest page");
     c->page = shared_map(memory, c->page_len, true);
@@ -453,7 +452,7 @@ static int make(struct shm_conn *c, const struct shm_setup *setup, struct error 
 {
     int memory = -1, event;
     uint64_t echo;
-    size_t len = shared_page() + 2 * c->ring_bytes;
+    size_t len = memory_page() + 2 * c->ring_bytes;
     if (shared_make(len, &memory) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "shared memory: no %zu bytes", len);
     int status = map_all(c, memory, 0, error);

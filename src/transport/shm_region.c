@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/bytes.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 
 enum word_kind { WORD_REGION = 1, WORD_DROPPED = 2 };
@@ -54,7 +54,7 @@ static struct region *free_place(struct shm_regions *regions)
 
 void *shm_region_make(struct shm_regions *regions, size_t len)
 {
-    size_t page = shared_page();
+    size_t page = memory_page();
     struct region made = {.fd = -1};
     struct region *place = free_place(regions);
     if (!place || len > SIZE_MAX / 2)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams over sockets, with as few system calls as frames.
  *
- * A link asks for a header, then for a payload, then for the next header. Asked one by one that would be a
- * system call each, and one more to learn that nothing else has come. So every read offers the system two
- * places: first what the link asked for, then the readahead. The tail of a payload brings the next header
- * along, and a small frame comes whole with its header; the calls after that are served from the readahead.
- * Long payloads go straight to their target: only what came behind a header is copied.
+ * A link asks for a header, then for a payload, then for the next header: a system call each, and one more to
+ * learn that nothing else has come. So every read offers the system two places: what the link asked for, and
+ * the readahead. The tail of a payload brings the next header along, and a small frame comes whole; later
+ * calls are served from the readahead. Long payloads go straight to their target.
  *
  * A read that filled less than both places has emptied the socket. The next call says "nothing yet" without
  * asking; the one after it asks again. */
@@ -17,9 +16,9 @@
 
 /* Of each large frame about so much is copied once more; small frames up to this size need one call. */
 #define READAHEAD_BYTES 4096
-#define SHORT_BYTES     1024 /* less is read through the readahead */
-/* Read and dropped by close. */
-#define DRAIN_BYTES_MAX (4u << 20)
+#define SHORT_BYTES     1024        /* less is read through the readahead */
+#define DRAIN_BYTES_MAX (4u << 20)  /* read and dropped by close */
+#define DRAIN_BYTES     (16u << 10) /* at once */
 
 struct tcp_conn {
     struct conn conn;
@@ -98,23 +97,26 @@ static void tcp_finish(struct conn *conn)
     sock_finish(tcp_of(conn)->fd);
 }
 
-/* A socket closed with bytes unread resets the connection, and what we sent but the peer has not received
- * yet is lost with it. So they are read first; a peer that keeps sending gets its reset after
- * DRAIN_BYTES_MAX. */
-static void tcp_close(struct conn *conn)
+/* A peer that keeps sending gets its reset after DRAIN_BYTES_MAX. */
+void tcp_drain_close(int fd)
 {
-    struct tcp_conn *c = tcp_of(conn);
-    struct iovec rest = {c->readahead, sizeof c->readahead};
+    uint8_t bytes[DRAIN_BYTES];
+    struct iovec scratch = {bytes, sizeof bytes};
 
-    sock_finish(c->fd);
+    sock_finish(fd);
     for (size_t drained = 0; drained < DRAIN_BYTES_MAX;) {
-        ssize_t got = sock_recv(c->fd, &rest, 1);
+        ssize_t got = sock_recv(fd, &scratch, 1);
         if (got <= 0)
             break;
         drained += (size_t)got;
     }
-    sock_close(c->fd);
-    heap_free(c);
+    sock_close(fd);
+}
+
+static void tcp_close(struct conn *conn)
+{
+    tcp_drain_close(tcp_of(conn)->fd);
+    heap_free(tcp_of(conn));
 }
 
 static int tcp_descriptor(const struct conn *conn)
@@ -127,14 +129,6 @@ static void tcp_attend(struct conn *conn)
     tcp_of(conn)->emptied = false;
 }
 
-/* The system knows who sleeps. */
-static void tcp_doze(struct conn *conn, bool asleep, bool want_room)
-{
-    (void)conn;
-    (void)asleep;
-    (void)want_room;
-}
-
 static const struct transport tcp_transport = {
     .scheme = "tcp",
     .send = tcp_send,
@@ -143,7 +137,7 @@ static const struct transport tcp_transport = {
     .close = tcp_close,
     .descriptor = tcp_descriptor,
     .attend = tcp_attend,
-    .doze = tcp_doze,
+    .doze = conn_doze_nothing, /* the system knows who sleeps */
 };
 
 struct conn *tcp_conn(struct heap *heap, int fd)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line that is as slow as the user wants it: everything that a node sends goes through it, one piece after
- * the other, first come, first served. A piece begins when the line is free and may leave when its last bit
- * would have. So nothing leaves early, not even the first bytes after a pause, and nobody who wakes up late
- * loses time: the next piece begins where the last one ended.
- *
- * No clock and no thread: whoever holds the baton says what time it is. */
+/* A line that is as slow as the user wants: all that a node sends goes through it, first come, first served.
+ * A piece begins when the line is free and may leave when its last bit would have. So nothing leaves early,
+ * and a late wake-up loses no time: the next piece begins where the last one ended. The holder of the baton
+ * says what time it is. */
 #pragma once
 
 #include "core/types.h"

@@ -19,15 +19,12 @@
 #include <string.h>
 
 #include "os/sock.h"
+#include "transport/tcp.h"
 
 /* A frame up to this size is one record: copying costs less than another record. */
 #define TOGETHER_BYTES 4096u
 #define PIECES_MAX     8
-/* Read and dropped by close. */
-#define DRAIN_BYTES_MAX (4u << 20)
-#define DRAIN_BYTES     (16u << 10) /* at once */
-
-#define RECORD_ROOM (RECORD_DATA_MAX + RECORD_EXTRA + RECORD_UPDATE_LEN)
+#define RECORD_ROOM    (RECORD_DATA_MAX + RECORD_EXTRA + RECORD_UPDATE_LEN)
 
 struct tls_conn {
     struct conn conn;
@@ -48,12 +45,108 @@ struct tls_conn {
 
 static_assert(TLS_IN_BYTES >= 2 * RECORD_MAX, "behind the longest record there is room");
 
+/* ---- buffers: two stacks, what was used last is used next ---- */
+
+enum { DIRECTIONS = 2 };
+
+/* In a buffer that nobody has. */
+struct free_buffer {
+    struct free_buffer *next;
+};
+
+struct tls_buffers {
+    struct heap *heap;
+    unsigned users;
+    unsigned taken; /* of both kinds */
+    struct free_buffer *first[DIRECTIONS];
+    unsigned count[DIRECTIONS]; /* of those */
+};
+
+struct tls_buffers *tls_buffers_open(struct heap *heap)
+{
+    struct tls_buffers *buffers = heap_alloc(heap, 1, sizeof *buffers);
+
+    if (!buffers)
+        return NULL;
+    buffers->heap = heap;
+    buffers->users = 1;
+    for (int direction = 0; direction < DIRECTIONS; direction++) {
+        uint8_t *one = tls_buffers_take(buffers, (enum tls_direction)direction);
+        if (!one) {
+            tls_buffers_close(buffers);
+            return NULL;
+        }
+        tls_buffers_give(buffers, (enum tls_direction)direction, one);
+    }
+    return buffers;
+}
+
+struct tls_buffers *tls_buffers_share(struct tls_buffers *buffers)
+{
+    buffers->users++;
+    return buffers;
+}
+
+static void free_beyond(struct tls_buffers *buffers, enum tls_direction direction, unsigned kept)
+{
+    while (buffers->count[direction] > kept) {
+        struct free_buffer *one = buffers->first[direction];
+        buffers->first[direction] = one->next;
+        buffers->count[direction]--;
+        heap_free(one);
+    }
+}
+
+void tls_buffers_close(struct tls_buffers *buffers)
+{
+    if (!buffers || --buffers->users > 0)
+        return;
+    assert(buffers->taken == 0);
+    free_beyond(buffers, TLS_OUT, 0);
+    free_beyond(buffers, TLS_IN, 0);
+    heap_free(buffers);
+}
+
+uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_direction direction)
+{
+    struct free_buffer *one = buffers->first[direction];
+
+    if (one) {
+        buffers->first[direction] = one->next;
+        buffers->count[direction]--;
+    } else {
+        one = heap_alloc_raw(buffers->heap, 1,
+                             direction == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
+    }
+    buffers->taken += !!one;
+    return (uint8_t *)one;
+}
+
+void tls_buffers_give(struct tls_buffers *buffers, enum tls_direction direction, uint8_t *buffer)
+{
+    struct free_buffer *one = (void *)buffer; /* it is aligned as the heap's blocks are */
+
+    assert(buffers->taken > 0);
+    buffers->taken--;
+    one->next = buffers->first[direction];
+    buffers->first[direction] = one;
+    buffers->count[direction]++;
+}
+
+void tls_buffers_rest(struct tls_buffers *buffers)
+{
+    if (buffers->taken > 0)
+        return;
+    free_beyond(buffers, TLS_OUT, TLS_KEPT);
+    free_beyond(buffers, TLS_IN, TLS_KEPT);
+}
+
+/* ---- out ---- */
+
 static struct tls_conn *tls_of(const struct conn *conn)
 {
     return container_of(conn, struct tls_conn, conn);
 }
-
-/* ---- out ---- */
 
 /* HEARTH_OK: all has left; HEARTH_PENDING; HEARTH_PEER_LOST. */
 static int push(struct tls_conn *c)
@@ -273,40 +366,20 @@ static void tls_finish(struct conn *conn)
     sock_finish(c->fd);
 }
 
-/* As in tcp.c: bytes that were not read would reset the connection, and take what we sent with them. */
-static void drain(const struct tls_conn *c)
-{
-    uint8_t bytes[DRAIN_BYTES];
-    struct iovec scratch = {bytes, sizeof bytes};
-    for (size_t drained = 0; drained < DRAIN_BYTES_MAX;) {
-        ssize_t got = sock_recv(c->fd, &scratch, 1);
-        if (got <= 0)
-            break;
-        drained += (size_t)got;
-    }
-}
-
-static void tls_free(struct tls_conn *c)
-{
-    if (c->out)
-        tls_buffers_give(c->buffers, TLS_OUT, c->out);
-    if (c->in)
-        tls_buffers_give(c->buffers, TLS_IN, c->in);
-    tls_buffers_close(c->buffers);
-    heap_free(c);
-}
-
 static void tls_close(struct conn *conn)
 {
     struct tls_conn *c = tls_of(conn);
 
     if (!c->finished)
         say_bye(c);
-    sock_finish(c->fd);
-    drain(c);
-    sock_close(c->fd);
+    tcp_drain_close(c->fd);
     records_close(c->records);
-    tls_free(c);
+    if (c->out)
+        tls_buffers_give(c->buffers, TLS_OUT, c->out);
+    if (c->in)
+        tls_buffers_give(c->buffers, TLS_IN, c->in);
+    tls_buffers_close(c->buffers);
+    heap_free(c);
 }
 
 static int tls_descriptor(const struct conn *conn)
@@ -347,7 +420,7 @@ static const struct transport tls_transport = {
 
 struct conn *tls_conn(struct tls_buffers *buffers, int fd, struct records *records)
 {
-    struct tls_conn *c = heap_alloc(tls_buffers_heap(buffers), 1, sizeof *c);
+    struct tls_conn *c = heap_alloc(buffers->heap, 1, sizeof *c);
 
     if (!c) {
         sock_close(fd);

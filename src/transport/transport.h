@@ -13,8 +13,8 @@ struct event;
 
 #define REFERENCE_LEN 16 /* bytes that stand for a payload which is not in the stream */
 
-/* Where both ends see the same memory, payloads need not be copied: those of the stream are lent out of it,
- * and those in memory that the peer can see (hearth_mem_alloc) travel as a reference. All slots are there. */
+/* Where both ends see the same memory: payloads are lent out of the stream, and those in memory that the peer
+ * can see (hearth_mem_alloc) travel as a reference. All slots are there. */
 struct sharing {
     /* Whether a payload of this length could be lent now. */
     bool (*lends)(const struct conn *conn, size_t len);
@@ -41,17 +41,16 @@ struct sharing {
     uint64_t (*returned)(struct conn *conn);
 };
 
-/* Where bytes are worked on between us and the network (encrypted, kept until the peer has them), some may
- * have been taken and not have left yet, and time may matter. All slots are there. */
+/* Where bytes are encrypted, or kept until the peer has them: some may have been taken and not have left yet.
+ * All slots are there. */
 struct holding {
     /* Moves what send took and what has not left: HEARTH_OK, nothing is held any more; HEARTH_PENDING, some
      * is: the descriptor shows room, or `due` comes; HEARTH_PEER_LOST. */
     int (*flush)(struct conn *conn);
-    bool (*holds)(
-        const struct conn *conn); /* bytes wait for room at the descriptor; or some were not taken for
-                                             * want of it */
-    /* When it must be pumped in any case; NEVER_NS. At once (0), if there is something to be had that was not
-     * there when it was last asked for, and that the descriptor does not show. */
+    /* Bytes wait for room at the descriptor, or some were not taken for want of it. */
+    bool (*holds)(const struct conn *conn);
+    /* When it must be pumped in any case; NEVER_NS. 0, at once: something came since it was last asked for,
+     * and the descriptor does not show it. */
     uint64_t (*due)(const struct conn *conn);
 };
 
@@ -85,3 +84,8 @@ struct transport {
 struct conn {
     const struct transport *transport;
 };
+
+/* For transports that have nothing to do there. */
+int conn_no_descriptor(const struct conn *conn);
+void conn_attend_nothing(struct conn *conn);
+void conn_doze_nothing(struct conn *conn, bool asleep, bool want_room);

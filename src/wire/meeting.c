@@ -22,11 +22,6 @@ static const uint32_t heard_by_member[] = {
 const struct message_kinds meeting_to_rendezvous = {MEETING_REGISTER, MEETING_REFUSE, heard_by_rendezvous};
 const struct message_kinds meeting_to_member = {MEETING_REGISTER, MEETING_REFUSE, heard_by_member};
 
-static size_t written(const struct writer *w, const void *target)
-{
-    return w->bad ? 0 : (size_t)(w->at - (const uint8_t *)target);
-}
-
 /* ---- register and welcome ----------------------------------------------------------------------------- */
 
 size_t meeting_register_encode(const struct meeting_register *r, void *target, size_t size)
@@ -43,7 +38,7 @@ size_t meeting_register_encode(const struct meeting_register *r, void *target, s
     text_put(&w, r->job, sizeof r->job);
     long_text_put(&w, r->settings_text, sizeof r->settings_text);
     peer_put(&w, &r->member);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 /* What stands behind the member comes from a later version and is left unread, so that such a member can be
@@ -80,7 +75,7 @@ size_t meeting_welcome_encode(const struct meeting_welcome *r, void *target, siz
     put_u32(&w, r->size);
     if (r->has_secret)
         put_bytes(&w, r->secret, MEETING_SECRET_LEN);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 /* Straight to its target: no copy of the secret stays behind. */
@@ -107,7 +102,7 @@ size_t meeting_place_encode(const struct meeting_place *p, void *target, size_t 
     put_u64(&w, p->cluster);
     put_u32(&w, p->rank);
     put_u32(&w, p->size);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 int meeting_roster_decode(struct meeting_place *p, struct peer_info *members, size_t max, const void *source,
@@ -134,7 +129,7 @@ size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size)
     struct writer w = writer_of(target, size);
 
     put_u64(&w, cluster);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 int meeting_cluster_decode(uint64_t *cluster, const void *source, size_t len)

@@ -8,13 +8,13 @@ static bool printable(uint8_t c)
     return c >= 0x20 && c < 0x7f;
 }
 
-static void characters_put(struct writer *w, const char *text, size_t len)
+void characters_put(struct writer *w, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         put_u8(w, printable((uint8_t)text[i]) ? (uint8_t)text[i] : '?');
 }
 
-static bool characters_get(struct reader *r, char *text, size_t len, size_t size)
+bool characters_get(struct reader *r, char *text, size_t len, size_t size)
 {
     if (len >= size) {
         r->bad = true;

@@ -21,6 +21,10 @@ bool identity_get(struct reader *r, struct identity *id); /* false and r->bad: w
 void peer_addrs_put(struct writer *w, const struct peer_info *peer);
 bool peer_addrs_get(struct reader *r, struct peer_info *peer);
 
+/* Texts that end on a person's terminal. `len` characters: put makes '?' of those that are not printable
+ * ASCII, get refuses them, and a text that does not fit into `size` with its final 0. */
+void characters_put(struct writer *w, const char *text, size_t len);
+bool characters_get(struct reader *r, char *text, size_t len, size_t size);
 /* Texts with their length in front (1 byte), printable; `size` counts the final 0, which does not travel. */
 void text_put(struct writer *w, const char *text, size_t size);
 bool text_get(struct reader *r, char *text, size_t size);

@@ -5,12 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/bytes.h"
-
-static size_t written(const struct writer *w, const void *target)
-{
-    return w->bad ? 0 : (size_t)(w->at - (const uint8_t *)target);
-}
+#include "wire/peer_codec.h"
 
 /* ---- hello -------------------------------------------------------------------------------------------- */
 
@@ -24,7 +19,7 @@ size_t hello_encode(const struct hello_record *r, void *target, size_t size)
     put_u32(&w, r->rank);
     put_u32(&w, r->size);
     put_u64(&w, r->instance);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 /* A longer hello comes from a later version: what it added is left unread. */
@@ -73,7 +68,7 @@ size_t call_encode(const struct call_record *r, void *target, size_t size)
     put_u64(&w, call.count);
     put_u64(&w, call.plan);
     put_u64(&w, call.fingerprint);
-    return written(&w, target);
+    return writer_len(&w);
 }
 
 static bool call_empty(const struct call_record *r)
@@ -117,15 +112,8 @@ int call_decode(struct call_record *r, const void *source, size_t len)
 
 /* ---- error -------------------------------------------------------------------------------------------- */
 
-/* What may stand in a text that a stranger sent and a person's terminal shows. */
-static bool printable(uint8_t c)
-{
-    return c >= 0x20 && c < 0x7f;
-}
-
 size_t error_encode(const struct error *e, void *target, size_t size)
 {
-    size_t len = strnlen(e->text, ERROR_TEXT_MAX - 1);
     struct writer w = writer_of(target, size);
 
     assert(status_is_error(e->status) && e->rank >= RANK_NONE && e->origin >= RANK_NONE);
@@ -133,9 +121,8 @@ size_t error_encode(const struct error *e, void *target, size_t size)
     put_u32(&w, (uint32_t)e->reason);
     put_u32(&w, (uint32_t)e->rank);
     put_u32(&w, (uint32_t)e->origin);
-    for (size_t i = 0; i < len; i++)
-        put_u8(&w, printable((uint8_t)e->text[i]) ? (uint8_t)e->text[i] : '?');
-    return written(&w, target);
+    characters_put(&w, e->text, strnlen(e->text, ERROR_TEXT_MAX - 1));
+    return writer_len(&w);
 }
 
 int error_decode(struct error *e, const void *source, size_t len)
@@ -147,15 +134,10 @@ int error_decode(struct error *e, const void *source, size_t len)
     uint32_t reason = get_u32(&in);
     error.rank = (int32_t)get_u32(&in);
     error.origin = (int32_t)get_u32(&in);
-    size_t text_len = reader_left(&in);
     if (in.bad || !status_is_error(error.status) || reason >= REASON_COUNT || error.rank < RANK_NONE ||
-        error.origin < RANK_NONE || text_len >= ERROR_TEXT_MAX)
+        error.origin < RANK_NONE || !characters_get(&in, error.text, reader_left(&in), sizeof error.text))
         return HEARTH_PROTOCOL;
     error.reason = (enum hearth_reason)reason;
-    get_bytes(&in, error.text, text_len);
-    for (size_t i = 0; i < text_len; i++)
-        if (!printable((uint8_t)error.text[i]))
-            return HEARTH_PROTOCOL;
     *e = error;
     return HEARTH_OK;
 }

@@ -2,46 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth status, nodes, topology and doctor, with a stand-in for the node that they ask.
 set -u
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
-ports=$(realpath "$(dirname "$0")/../support/ports.py")
-scratch=$(mktemp -d)
+. "$(dirname "$0")/../support/tap.sh"
+support=$(realpath "$(dirname "$0")/../support")
+cd "$scratch" || exit 1
 desk=
 trap '[ -z "$desk" ] || kill "$desk"; rm -rf "$scratch"' EXIT
-number=0
-failed=0
-unset NO_COLOR HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN HEARTH_BIND HEARTH_SEEDS HEARTH_PORT
-export HEARTH_MDNS= # nothing is sent into the network of whoever runs this
+unset HEARTH_BIND HEARTH_SEEDS HEARTH_PORT
+export HEARTH_MDNS= # nothing is sent into the network of the machine that runs this
 export XDG_CONFIG_HOME=$scratch/config
 export XDG_RUNTIME_DIR=$scratch/run
 folder=$XDG_CONFIG_HOME/hearth
 mkdir -m 700 "$scratch/run" "$scratch/run/hearth"
-cd "$scratch" || exit 1
-
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        sed "s/^/#   /" err out | cut -c 1-200 | head -n 60
-    fi
-}
-
-# run ARGUMENTS...: hearth; its exit code is kept in $code.
-run() {
-    timeout 60 "$hearth" "$@" >out 2>err </dev/null
-    code=$?
-}
-
-# refuses CODE WORDS ARGUMENTS...: this exit code, nothing on standard output, WORDS in the message.
-refuses() {
-    local expected=$1 words=$2
-    shift 2
-    run "$@"
-    [ $code -eq "$expected" ] && [ ! -s out ] && grep -qF -- "$words" err
-    report $? "hearth $* exits with $expected and says \"$words\""
-}
 
 # answers FILE: from now on a node seems to run here, which answers with the file.
 answers() {
@@ -85,16 +56,16 @@ for command in status nodes topology doctor; do
     run $command --help
     [ $code -eq 0 ] && grep -q "^usage: hearth $command" out && grep -q -- --json out
     report $? "hearth $command --help"
-    refuses 2 "--frob" $command --frob
+    fails 2 "--frob" $command --frob
 done
-refuses 2 "--dot and --json" topology --dot --json
-refuses 2 "--wait" nodes --wait -1
+fails 2 "--dot and --json" topology --dot --json
+fails 2 "--wait" nodes --wait -1
 
 # ---- nobody runs here ----------------------------------------------------------------------------------------------
 
-refuses 3 "no node runs here: hearth up" status
-refuses 3 "no node runs here: hearth up" status --json
-refuses 3 "no node runs here: hearth up" topology
+fails 3 "no node runs here: hearth up" status
+fails 3 "no node runs here: hearth up" status --json
+fails 3 "no node runs here: hearth up" topology
 place=$(sed -n 's/.* at unix:@\(hearth-[0-9]*-[0-9a-f]*\)\.)$/\1/p' err)
 [ -n "$place" ] && grep -qF "$folder" err
 report $? "it says whom it has asked"
@@ -113,7 +84,7 @@ report $? "another config folder is another node"
 
 # ---- a node answers ------------------------------------------------------------------------------------------------
 
-port=$(python3 -B "$ports")
+port=$(python3 -B "$support/ports.py")
 cat >status.json <<JSON
 {"version": "9.9.9", "cluster": {"name": "lab", "namespace": "00112233445566778899aabbccddeeff"},
  "self": {"id": "aa", "short": "k7f3-9qwe-2xyz", "instance": "1f", "name": "desk", "port": 52417, "transport": "auto", "plain": false},
@@ -184,9 +155,9 @@ run doctor
 finding warn "peer nas" "one way only: from here it is measured"
 echo '[1, 2]' >wrong.json
 answers wrong.json
-refuses 1 "no JSON object" status
+fails 1 "no JSON object" status
 echo '{"a": ' >wrong.json
-refuses 1 "no JSON object" topology
+fails 1 "no JSON object" topology
 run doctor
 [ $code -eq 2 ]
 report $? "doctor: a node that answers nonsense"
@@ -302,5 +273,4 @@ if [ "$(id -u)" -eq 0 ]; then # others see less where ufw is on
     report $? "doctor: a tool that does not end is not waited for"
 fi
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

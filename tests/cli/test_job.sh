@@ -2,34 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth job as a user would: jobs that are remembered, listed and forgotten.
 set -u
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
-scratch=$(mktemp -d)
+. "$(dirname "$0")/../support/tap.sh"
+unset XDG_CONFIG_HOME
+cd "$scratch" || exit 1
 up=
 trap '[ -n "$up" ] && kill -KILL "$up" 2>/dev/null; rm -rf "$scratch"' EXIT
-number=0
-failed=0
-unset NO_COLOR XDG_CONFIG_HOME HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
 export HOME=$scratch/home
 mkdir "$HOME"
-cd "$scratch" || exit 1
-
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        sed "s/^/#   /" err out | cut -c 1-200 | head -n 30
-    fi
-}
 
 # says CODE WORDS ARGUMENTS...: this exit code, and WORDS on one of the outputs.
 says() {
     local expected=$1 words=$2
     shift 2
-    timeout 20 "$hearth" "$@" >out 2>err </dev/null
-    [ $? -eq "$expected" ] && grep -qF -- "$words" out err
+    run "$@"
+    [ $code -eq "$expected" ] && grep -qF -- "$words" out err
     report $? "hearth $(printf '%q ' "$@")exits with $expected and says \"$words\""
 }
 
@@ -64,5 +50,4 @@ chmod 600 "$HOME/.config/hearth/node.key.jobs"
 says 1 "node.key.jobs is no list of jobs" job list
 says 1 "node.key.jobs" job forget train
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

@@ -3,47 +3,25 @@
 # Drives hearth up, bench cluster and demo --cluster: several nodes of one cluster on this machine's loopback, each with
 # a config folder of its own. They find each other by a seed, so no multicast is needed.
 set -um # jobs in the background must hear SIGINT
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
+. "$(dirname "$0")/../support/tap.sh"
+support=$(realpath "$(dirname "$0")/../support")
+cd "$scratch" || exit 1
 data=/usr/share/datasets/fashion-mnist
-scratch=$(mktemp -d)
-number=0
-failed=0
 pids=()
 end_all() {
     for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null; done
     rm -rf "$scratch"
 }
 trap end_all EXIT
-unset NO_COLOR HEARTH_RANK RANK HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN HEARTH_PEERS
+unset XDG_CONFIG_HOME HEARTH_PEERS
 export HOME=$scratch/home HEARTH_MDNS=""
 mkdir "$HOME"
 
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        tail -n 15 "$scratch"/err "$scratch"/out "$scratch"/*.log 2>/dev/null | cut -c 1-200 | sed "s/^/#   /"
-    fi
-}
-
 # run NODE ARGUMENTS...: hearth as that node; its exit code is kept in $code.
 run() {
-    local node=$1
-    shift
-    XDG_CONFIG_HOME=$scratch/$node timeout 100 "$hearth" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    XDG_CONFIG_HOME=$scratch/$1 timeout 100 "$hearth" "${@:2}" >out 2>err </dev/null
     code=$?
-}
-
-# refuses CODE WORDS NODE ARGUMENTS...: this exit code, nothing on standard output, WORDS in the message.
-refuses() {
-    local expected=$1 words=$2
-    shift 2
-    run "$@"
-    [ $code -eq "$expected" ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
-    report $? "hearth ${*:2} exits with $expected and says \"$words\""
+    return $code
 }
 
 # start NODE ARGUMENTS...: hearth up as that node, in the background; lines go to NODE.log, its id to $pid.
@@ -55,7 +33,7 @@ start() {
     pids+=("$pid")
 }
 
-until_true() {
+until_true() { # for a minute: the machine may be busy
     for _ in $(seq 600); do
         "$@" && return 0
         sleep 0.1
@@ -78,31 +56,31 @@ gone() {
 
 # ---- usage ---------------------------------------------------------------------------------------------------------
 
-refuses 1 "hearth init NAME" none up
-refuses 1 "hearth join" none bench cluster
-[ -d $data ] && refuses 1 "belongs to no cluster yet" none demo --cluster
-refuses 2 "--job, --min and --once are about a program" none up --once
-refuses 2 "--job, --min and --once are about a program" none up --job x
-refuses 2 "--job, --min and --once are about a program" none up --min 2
-refuses 2 "there is no program after --" none up --
-refuses 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
-refuses 2 "--health 'fast' is not accepted" none up --health fast
-refuses 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
-refuses 2 "--compress:" none bench cluster --compress nonsense
-refuses 2 "--codec means nothing to the race; it goes with --cluster" none demo --codec int8
-refuses 2 "--local and --cluster" none demo --local --cluster
-HEARTH_PLAIN=1 refuses 2 "always encrypted" none up
+fails 1 "hearth init NAME" none up
+fails 1 "hearth join" none bench cluster
+[ -d $data ] && fails 1 "belongs to no cluster yet" none demo --cluster
+fails 2 "--job, --min and --once are about a program" none up --once
+fails 2 "--job, --min and --once are about a program" none up --job x
+fails 2 "--job, --min and --once are about a program" none up --min 2
+fails 2 "there is no program after --" none up --
+fails 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
+fails 2 "--health 'fast' is not accepted" none up --health fast
+fails 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
+fails 2 "--compress:" none bench cluster --compress nonsense
+fails 2 "--codec means nothing to the race; it goes with --cluster" none demo --codec int8
+fails 2 "--local and --cluster" none demo --local --cluster
+HEARTH_PLAIN=1 fails 2 "always encrypted" none up
 
 # ---- three nodes ---------------------------------------------------------------------------------------------------
 
 for node in a b c d; do
     run "$node" "$([ "$node" = a ] && echo init || echo join)" "$(cat "$scratch/token" 2>/dev/null || echo home)"
-    [ "$node" = a ] && grep -oE 'hearth1-[A-Za-z0-9._-]+-[0-9a-z]+' "$scratch/out" | head -n 1 >"$scratch/token"
+    [ "$node" = a ] && grep -oE 'hearth1-[A-Za-z0-9._-]+-[0-9a-z]+' out | head -n 1 >"$scratch/token"
 done
 [ $code -eq 0 ]
 report $? "four nodes have the secret"
 
-port=$(python3 -B "$(dirname "$0")/../support/ports.py")
+port=$(python3 -B "$support/ports.py")
 export HEARTH_SEEDS=127.0.0.1:$port
 start a --port "$port"
 a=$pid
@@ -113,33 +91,33 @@ c=$pid
 until_true logged 1 ": 3 members" a b c
 report $? "three nodes are in one view"
 
-[ -d $data ] && refuses 1 "hearth up --allow-demo" d demo --cluster --bind 127.0.0.1
+[ -d $data ] && fails 1 "hearth up --allow-demo" d demo --cluster --bind 127.0.0.1
 
 run d bench cluster --bind 127.0.0.1 --sizes 4K,1M --repeat 3
-[ $code -eq 0 ] && grep -q "among 4 machines" "$scratch/out" && [ "$(grep -c " yes$" "$scratch/out")" -eq 2 ]
+[ $code -eq 0 ] && grep -q "among 4 machines" out && [ "$(grep -c " yes$" out)" -eq 2 ]
 report $? "bench cluster measures among all of them, and the results are right"
 run d bench cluster --bind 127.0.0.1 --sizes 64K --repeat 2 --compress int8 --json
-[ $code -eq 0 ] && grep -q '"ok": true' "$scratch/out" && grep -q '"ranks": 4' "$scratch/out" && grep -q '"compress": "int8"' "$scratch/out"
+[ $code -eq 0 ] && grep -q '"ok": true' out && grep -q '"ranks": 4' out && grep -q '"compress": "int8"' out
 report $? "again, compressed, as JSON"
 until_true logged 2 "measured for .* with 4 machines" a b c
 report $? "the others say so"
-until_true eval '[ "$(grep -c " left .*: its visit as a guest is over" "$scratch/a.log")" -ge 2 ]' && ! grep -h unhealthy "$scratch"/[abc].log >"$scratch/err"
+until_true eval '[ "$(grep -c " left .*: its visit as a guest is over" "$scratch/a.log")" -ge 2 ]' && ! grep -h unhealthy "$scratch"/[abc].log >err
 report $? "a guest that leaves is no alarm"
 sleep 1 # its address would be dialled by now
 run a status
-[ $code -eq 0 ] && ! grep -q "is no member" "$scratch/out"
+[ $code -eq 0 ] && ! grep -q "is no member" out
 report $? "and its address is not complained about"
-grep -q "transport auto, encrypted" "$scratch/out"
+grep -q "transport auto, encrypted" out
 report $? "status names the transport"
 run a status --json
-python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' "$scratch/out"
+python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' out
 report $? "traffic counts what groups have moved"
 
-refuses 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
+fails 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
 run a status --json
-other=$(python3 -c 'import json, sys; print([m["short"] for m in json.load(open(sys.argv[1]))["view"]["members"] if m["state"] != "self"][0])' "$scratch/out")
+other=$(python3 -c 'import json, sys; print([m["short"] for m in json.load(open(sys.argv[1]))["view"]["members"] if m["state"] != "self"][0])' out)
 run d trust remove "$other"
-[ $code -eq 2 ] && grep -q "where no node runs" "$scratch/err"
+[ $code -eq 2 ] && grep -q "where no node runs" err
 report $? "without a node there is nobody to ask for short forms"
 
 # seen_left FILE: how often that node has seen one leave.
@@ -154,7 +132,7 @@ wait "$d"
 report $? "Ctrl-C leaves a job that waits for more machines"
 until_true eval '[ "$(seen_left a)" -gt "$before" ]'
 report $? "the others see that it left, and was not lost"
-HEARTH_SEEDS="" XDG_CONFIG_HOME=$scratch/d "$hearth" bench cluster --bind 127.0.0.1 >"$scratch/out" 2>&1 </dev/null &
+HEARTH_SEEDS="" XDG_CONFIG_HOME=$scratch/d "$hearth" bench cluster --bind 127.0.0.1 >out 2>&1 </dev/null &
 d=$!
 pids+=("$d")
 answers() { XDG_CONFIG_HOME=$scratch/d "$hearth" status >/dev/null 2>&1; }
@@ -210,7 +188,7 @@ if [ -d $data ]; then
     c=$pid
     until_true logged 1 ": 3 members" a b c
     run d demo --cluster --bind 127.0.0.1 --target 50 --steps 20 --report "$scratch/report.html"
-    [ $code -eq 0 ] && grep -q "^3 machines train" "$scratch/out" && grep -q "replicas are identical" "$scratch/out" &&
+    [ $code -eq 0 ] && grep -q "^3 machines train" out && grep -q "replicas are identical" out &&
         grep -q "<h1>3 machines train one model</h1>" "$scratch/report.html"
     report $? "the demo trains on the machines that allow it, and on no other"
     until_true logged 1 "trained the demo for .* with 3 machines" a b && ! logged 1 "trained" c
@@ -296,5 +274,4 @@ wait "$a"
 [ $? -eq 143 ]
 report $? "with --once it is over then"
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

@@ -109,15 +109,15 @@ static double get(int index, const void *data, size_t k)
     return get_number(model_shapes[index].dtype, data, k);
 }
 
-/* What went in is what came out and what is left behind, with those that took part. */
-static void mass_holds(const struct training *t, int index)
+/* What went in is what came out, as `holder` has it, and what is left behind, with those that took part. */
+static void mass_holds(const struct training *t, int holder, int index)
 {
     const struct tensor *tensors[CLUSTER_GROUP_MAX];
     for (int i = 0; i < t->count; i++)
         tensors[i] = tensor_at(&t->model[t->member[i]], index);
     bool good = true;
     for (size_t k = 0; good && k < model_count(index); k++) {
-        double in = 0, out = get(index, t->model[t->member[0]].data[index], k), size = fabs(out);
+        double in = 0, out = get(index, t->model[holder].data[index], k), size = fabs(out);
         for (int i = 0; i < t->count; i++) {
             int member = t->member[i];
             double x = get(index, t->model[member].before[index], k), e = t->before[member].of[index][k];
@@ -133,14 +133,14 @@ static void mass_holds(const struct training *t, int index)
 }
 
 /* A tensor that goes plain is the sum, exactly. */
-static void sum_holds(const struct training *t, int index)
+static void sum_holds(const struct training *t, int holder, int index)
 {
     bool good = true;
     for (size_t k = 0; good && k < model_count(index); k++) {
         double sum = 0;
         for (int i = 0; i < t->count; i++)
             sum += get(index, t->model[t->member[i]].before[index], k);
-        double is = get(index, t->model[t->member[0]].data[index], k);
+        double is = get(index, t->model[holder].data[index], k);
         good = check(is == sum, "%s: tensor %d, element %zu is %g, not %g", t->codec, index, k, is, sum);
     }
 }
@@ -162,9 +162,9 @@ void check_step(const struct cluster_group *f, const struct training *t)
     all_alike(f, t);
     for (int i = 0; i < TENSORS; i++)
         if (sync->buckets[sync->tensors[i].item.bucket].plan.fused)
-            sum_holds(t, i);
+            sum_holds(t, f->member[0], i);
         else if (all_there)
-            mass_holds(t, i);
+            mass_holds(t, f->member[0], i);
     checks_end();
 }
 

@@ -3,9 +3,10 @@
 
 import importlib.util
 import re
+import sys
 import unittest
 
-from house import SOURCE, public_structs
+from house import SOURCE, public_constants, public_functions, public_structs, run
 
 spec = importlib.util.spec_from_file_location("check", SOURCE / "tools/check.py")
 check = importlib.util.module_from_spec(spec)
@@ -19,28 +20,30 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 # Row of the table of limits, where its number is defined, how.
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
-    ("strangers at the listener", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
-    ("strangers at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_STRANGERS +(\d+)"),
-    ("costly handshakes at listener or rendezvous, each second", "src/security/admission.h",
+    ("unauthenticated connections at listener or rendezvous", "src/connect/half_open.h",
+     r"#define HALF_OPEN_PLACES +(\d+)"),
+    ("refused connections at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_LEAVING +(\d+)"),
+    ("costly handshakes at listener or rendezvous, per second", "src/security/admission.h",
      r"#define ADMISSION_PER_S +(\d+)"),
     ("the same, at once", "src/security/admission.h", r"#define ADMISSION_BURST +(\d+)"),
-    ("and more at once from sources within their share", "src/security/admission.h",
+    ("more at once, for sources within their share", "src/security/admission.h",
      r"#define ADMISSION_RESERVE +(\d+)"),
-    ("share of a source, each second", "src/security/admission.h", r"#define ADMISSION_SHARE_PER_S +(\d+)"),
+    ("share of a source, per second", "src/security/admission.h", r"#define ADMISSION_SHARE_PER_S +(\d+)"),
     ("share of a source, at once", "src/security/admission.h", r"#define ADMISSION_SHARE_BURST +(\d+)"),
-    ("sources of strangers that the log names", "src/connect/admission_log.h", r"#define GUARD_NAMED_MAX +(\d+)"),
-    ("strangers where nodes of a home cluster listen", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
-    ("nodes of a home cluster that one is joined to", "src/cluster/peer_set.h", r"#define PEER_SET_MAX +(\d+)"),
-    ("addresses where nodes of it may be", "src/cluster/known_addrs.h", r"#define KNOWN_ADDRS_MAX +(\d+)"),
+    ("unauthenticated sources in the log", "src/connect/admission_log.h", r"#define ADMISSION_LOG_SOURCES +(\d+)"),
+    ("unauthenticated connections of a home cluster's listener", "src/connect/half_open.h",
+     r"#define HALF_OPEN_PLACES +(\d+)"),
+    ("connections of a node to others of its home cluster", "src/cluster/peer_set.h", r"#define PEER_SET_MAX +(\d+)"),
+    ("addresses of possible nodes", "src/cluster/known_addrs.h", r"#define KNOWN_ADDRS_MAX +(\d+)"),
     ("dials at once to such addresses", "src/cluster/known_addrs.h", r"#define KNOWN_ADDR_DIALS_MAX +(\d+)"),
-    ("messages of a connection heard at once", "src/cluster/peer_set.c", r"#define MESSAGES_AT_ONCE +(\d+)"),
+    ("messages of a connection read at once", "src/cluster/peer_set.c", r"#define MESSAGES_AT_ONCE +(\d+)"),
     ("connections for probes, per node", "src/cluster/peer_set.h", r"#define PEER_SET_PROBES_MAX +(\d+)"),
     ("sightings of a finder", "src/discovery/finder.h", r"#define SIGHTINGS_MAX +(\d+)"),
     ("seeds", "src/discovery/finder.h", r"#define FINDER_SEEDS_MAX +(\d+)"),
     ("interfaces that mDNS uses", "src/discovery/networks.h", r"#define NETWORKS_MAX +(\d+)"),
     ("services that the mDNS helper keeps", "helper/mdns_net.h", r"#define SERVICES_MAX +(\d+)"),
     ("addresses of a node on one interface", "src/discovery/mdns_line.h", r"#define MDNS_ADDRESSES +(\d+)"),
-    ("warnings of the mDNS helper that the log has", "src/discovery/helper.h", r"#define HELPER_TOLD_MAX +(\d+)"),
+    ("warnings of the mDNS helper in the log", "src/discovery/helper.h", r"#define HELPER_TOLD_MAX +(\d+)"),
     ("tags per group", "src/collective/state.h", r"#define TAGS_MAX +(\d+)u"),
     ("tensors of a sync", "src/gradient/sync.h", r"#define SYNC_TENSORS_MAX +(\d+)u"),
     ("tensors of a compressor", "src/gradient/tensors.h", r"#define TENSORS_MAX +(\d+)"),
@@ -50,15 +53,15 @@ LIMITS = (
     ("blocks of memory kept between compressed calls", "src/gradient/codec_pool.c", r"#define BLOCKS_KEPT +(\d+)"),
     ("threads that compress, per node", "src/os/workers.h", r"#define WORKERS_MAX +(\d+)"),
     ("members of a view", "src/membership/view.h", r"#define VIEW_MEMBERS_MAX +(\d+)"),
-    ("nodes that a consensus watches", "src/membership/consensus_state.h", r"#define PEERS_MAX +(\d+)"),
+    ("nodes that a consensus monitors", "src/membership/consensus_state.h", r"#define PEERS_MAX +(\d+)"),
     ("addresses of a node in a view", "src/core/peer_info.h", r"#define PEER_ADDRS_MAX +(\d+)"),
     ("messages waiting to be sent", "src/membership/outbox.h", r"#define OUTBOX_MAX +(\d+)"),
-    ("events of a consensus that nobody has fetched", "src/membership/consensus_state.h", r"#define EVENTS_MAX +(\d+)"),
-    ("votes inherited by a member", "src/membership/consensus_state.h", r"#define PROXY_MAX +(\d+)"),
-    ("instances that a node remembers having been in", "src/membership/consensus_state.h", r"#define PAST_MAX +(\d+)"),
+    ("events kept of a cluster", "src/membership/event_log.h", r"#define EVENT_LOG_MAX +(\d+)"),
+    ("votes that a member holds for others", "src/membership/consensus_state.h", r"#define PROXY_MAX +(\d+)"),
+    ("earlier instances that a node remembers", "src/membership/consensus_state.h", r"#define PAST_MAX +(\d+)"),
     ("data frames queued per link", "src/transport/link.h", r"#define LINK_DATA_QUEUE +(\d+)"),
     ("control frames queued per link", "src/transport/link.h", r"#define LINK_CONTROL_QUEUE +(\d+)"),
-    ("frames of a flow under way", "src/collective/program.h", r"#define FLOW_WINDOW_MAX +(\d+)"),
+    ("frames of a flow in flight", "src/collective/program.h", r"#define FLOW_WINDOW_MAX +(\d+)"),
     ("grants for operations not posted here, per peer", "src/collective/state.h", r"#define NOTES_MAX +(\d+)u"),
     ("ended calls remembered per group", "src/collective/state.h", r"#define ENDED_KEPT[\s\\]+(\d+)u"),
     ("retired operations per group", "src/collective/state.h", r"#define RETIRED_MAX +(\d+)u"),
@@ -83,9 +86,22 @@ def number_in(file, pattern):
 
 
 class Docs(unittest.TestCase):
-    def test_example_of_the_readme(self):
-        (block,) = re.findall(r"```c\n(.*?)```", README, re.S)
-        self.assertIn(block, (SOURCE / "examples/allreduce.c").read_text())
+    def test_c_code_is_that_of_the_examples(self):
+        """Every block of C stands in the example that a link names last before it."""
+        for page, most in (("README.md", 1), ("docs/training.md", 4)):
+            text = (SOURCE / page).read_text()
+            blocks = list(re.finditer(r"```c\n(.*?)```", text, re.S))
+            self.assertEqual(len(blocks), most, page)
+            for block in blocks:
+                example = re.findall(r"\]\((?:\.\./)?(examples/\w+\.c)\)", text[:block.start()])[-1]
+                with self.subTest(f"{page}: {example}"):
+                    self.assertIn(block[1], (SOURCE / example).read_text())
+
+    def test_api_page(self):
+        made = run(sys.executable, "-B", SOURCE / "tools/api_page.py")
+        self.assertTrue(made == (SOURCE / "docs/api.md").read_text(), "run tools/api_page.py > docs/api.md")
+        for name in public_functions() + public_constants():
+            self.assertIn(name, made)
 
     def test_examples_are_short(self):
         for example in sorted((SOURCE / "examples").glob("*.c")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/python.md shows is so: examples behind >>> are run, others are at least Python, and every name exists."""
+"""What docs/python.md and training.md show is so: examples behind >>> are run, others are at least Python, and every name exists."""
 
 import ast
 import doctest
@@ -13,6 +13,7 @@ import hearth
 
 SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 PAGE = (SOURCE / "docs/python.md").read_text()
+TRAINING = (SOURCE / "docs/training.md").read_text()
 SECONDS = 60
 
 
@@ -23,13 +24,14 @@ class Page(unittest.TestCase):
 
     def test_examples(self):
         runner, said = doctest.DocTestRunner(), []
-        runner.run(doctest.DocTestParser().get_doctest(PAGE, {}, "python.md", "docs/python.md", 0), out=said.append)
+        for name, page in (("python.md", PAGE), ("training.md", TRAINING)):
+            runner.run(doctest.DocTestParser().get_doctest(page, {}, name, f"docs/{name}", 0), out=said.append)
         failed, tried = runner.summarize(verbose=False)
         self.assertEqual(failed, 0, "".join(said))
         self.assertGreater(tried, 15)
 
     def test_blocks_are_python(self):
-        blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+        blocks = re.findall(r"```python\n(.*?)```", PAGE + TRAINING, re.S)
         self.assertGreaterEqual(len(blocks), 2)
         for block in blocks:
             ast.parse(block)

@@ -24,7 +24,7 @@ static void put(void *target, enum hearth_dtype dtype, size_t index, double valu
     uint8_t *at = (uint8_t *)target + index * hearth_dtype_size(dtype);
     float narrow = (float)value;
     bool half = dtype == HEARTH_F16 || dtype == HEARTH_BF16 || dtype == HEARTH_F32;
-    k->narrow[dtype](at, half ? (const void *)&narrow : &value, 1);
+    k->narrow(dtype, at, half ? (const void *)&narrow : &value, 1);
 }
 
 double numbers_get(const void *source, enum hearth_dtype dtype, size_t index)
@@ -34,10 +34,10 @@ double numbers_get(const void *source, enum hearth_dtype dtype, size_t index)
     double value;
     float narrow;
     if (dtype == HEARTH_F16 || dtype == HEARTH_BF16 || dtype == HEARTH_F32) {
-        k->widen[dtype](&narrow, at, 1);
+        k->widen(dtype, &narrow, at, 1);
         return narrow;
     }
-    k->widen[dtype](&value, at, 1);
+    k->widen(dtype, &value, at, 1);
     return value;
 }
 

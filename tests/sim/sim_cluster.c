@@ -410,10 +410,11 @@ static void happen_message(struct sim_cluster *t, const struct sim_cluster_event
         sim_cluster_trace(t, "%2d  <- %d %s", e->to, e->from, message_name(e->message->kind));
     const struct identity *from = &t->houses[e->from].info.id;
     bool ours = e->message->kind <= MESSAGE_DISSOLVE;
-    int status =
-        ours ? consensus_input(t->houses[e->to].consensus, from, e->message->kind, e->message->payload,
-                               e->message->len, sim_cluster_clock(t, e->to), &what)
-             : t->tenant->message(t, e->to, from, e->message, &what);
+    int status = ours ? consensus_input(
+                            t->houses[e->to].consensus,
+                            &(struct received){from, e->message->kind, e->message->payload, e->message->len},
+                            sim_cluster_clock(t, e->to), &what)
+                      : t->tenant->message(t, e->to, from, e->message, &what);
     if (status != HEARTH_OK && e->from == t->hostile)
         sim_cluster_unlink(t, e->to, e->from);
     else if (status != HEARTH_OK)

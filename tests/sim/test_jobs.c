@@ -186,7 +186,8 @@ static void look(struct sim_cluster *t, int house)
 static int message(struct sim_cluster *t, int house, const struct identity *from,
                    const struct outbox_message *message, const char **what)
 {
-    return jobs_input(workers[house].jobs, from, message->kind, message->payload, message->len,
+    return jobs_input(workers[house].jobs,
+                      &(struct received){from, message->kind, message->payload, message->len},
                       sim_cluster_clock(t, house), what);
 }
 

@@ -25,3 +25,23 @@ struct notes {
     char last[400];
 };
 struct log notes_log(struct notes *notes, const char *id);
+
+/* Tests that run plain, with a handshake, or both: the state that `setup` gets is NULL, or not. */
+#define TEST_PLAIN(name, setup, teardown)                                                                    \
+    static void name(void **state);                                                                          \
+    TEST_IS(plain, NULL, name, setup, teardown)                                                              \
+    static void name(__attribute__((unused)) void **state)
+#define TEST_SECURE(name, setup, teardown)                                                                   \
+    static void name(void **state);                                                                          \
+    TEST_IS(secure, "", name, setup, teardown)                                                               \
+    static void name(__attribute__((unused)) void **state)
+#define TEST_BOTH(name, setup, teardown)                                                                     \
+    static void name(void **state);                                                                          \
+    TEST_IS(plain, NULL, name, setup, teardown)                                                              \
+    TEST_IS(secure, "", name, setup, teardown)                                                               \
+    static void name(__attribute__((unused)) void **state)
+#define TEST_IS(way, state, name, setup, teardown)                                                           \
+    __attribute__((constructor)) static void name##_is_##way(void)                                           \
+    {                                                                                                        \
+        suite_add(&(struct CMUnitTest){#way ": " #name, name, setup, teardown, (void *)(uintptr_t)(state)}); \
+    }

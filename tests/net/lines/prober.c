@@ -37,7 +37,7 @@ static struct credentials *make_credentials(void)
 
 static struct secure_stream *shake(const struct credentials *credentials, enum channel_role role, int fd)
 {
-    struct secure_stream_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
+    struct session_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
     uint64_t deadline_ns = clock_real() + SHAKE_NS;
     struct secure_stream *stream = NULL;
     struct error error;

@@ -105,8 +105,9 @@ static void hear(void)
     while (peer_news(peer_set, &news)) {
         if (news.kind == PEER_LINKED)
             meet(&news.info);
-        else if (news.kind == PEER_MESSAGE && probes_input(probes, &news.info.id, news.message, news.payload,
-                                                           news.len, clock_real(), &what) != HEARTH_OK)
+        else if (news.kind == PEER_MESSAGE &&
+                 probes_input(probes, &(struct received){&news.info.id, news.message, news.payload, news.len},
+                              clock_real(), &what) != HEARTH_OK)
             fail("message", what);
         else if (news.kind == PEER_PROBE)
             probes_take(probes, news.stream, &news.info.id, news.dialled, clock_real());

@@ -20,7 +20,7 @@
 
 struct seeker {
     struct finder *finder;
-    struct announcement self;
+    struct sighting self;
     double started_s;
     char text[TEXT_MAX];
     uint64_t changed;

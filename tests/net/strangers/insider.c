@@ -23,7 +23,7 @@ static bool insider_open(struct insider *in, const char *secret_file)
     bool good = secret_load(secret_file, &setup.secret, &missing, &error) == HEARTH_OK &&
                 node_key_fresh(&setup.key, &error) == HEARTH_OK &&
                 credentials_open(&setup, &in->credentials, &error) == HEARTH_OK;
-    struct channel_setup dials = {.heap = in->heap, .credentials = in->credentials, .role = CHANNEL_DIALS};
+    struct session_setup dials = {.heap = in->heap, .credentials = in->credentials, .role = CHANNEL_DIALS};
     good = good && channel_open(&dials, &in->channel, &error) == HEARTH_OK;
     if (!good)
         fprintf(stderr, "%s\n", error.text);

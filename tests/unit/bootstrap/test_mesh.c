@@ -17,6 +17,12 @@
 
 static bool secure;
 
+static int choose(void **state)
+{
+    secure = *state;
+    return 0;
+}
+
 /* One member; what the test changes stands in the cluster before it runs. */
 struct node {
     struct thread thread;
@@ -80,8 +86,8 @@ static void fixture_open(struct cluster *c, int size, bool share)
     assert_int_equal(random_bytes(&cluster, sizeof cluster), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
-        struct listener_setup listener = {
-            .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .greeting_ns = 5 * NS_PER_S};
+        struct half_open_setup listener = {
+            .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .patience_ns = 5 * NS_PER_S};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &listener.listen), HEARTH_OK);
         assert_int_equal(listener_open(&listener, &n->listener, &n->error), HEARTH_OK);
         members[i] = (struct peer_info){.id.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
@@ -220,26 +226,30 @@ static void assert_joined(struct cluster *c, enum mesh_kind kind, int channels)
     }
 }
 
-static void members_join_over_tcp(void **state)
+/* All of them, and are closed again. */
+static void assert_joins(struct cluster *c, enum mesh_kind kind, int channels)
+{
+    fixture_run(c, 0);
+    assert_joined(c, kind, channels);
+    fixture_close(c, 0);
+}
+
+TEST_BOTH(members_join_over_tcp, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     for (int size = 1; size <= MEMBERS_MAX; size++) {
         fixture_open(&c, size, false);
         for (int i = 0; i < size; i++)
             c.nodes[i].setup.channels = 1 + size;
-        fixture_run(&c, 0);
-        assert_joined(&c, MESH_TCP, 1 + size);
-        fixture_close(&c, 0);
+        assert_joins(&c, MESH_TCP, 1 + size);
     }
 }
 
-static void members_of_a_host_join_over_unix_sockets(void **state)
+TEST_BOTH(members_of_a_host_join_over_unix_sockets, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     for (int size = 2; size <= MEMBERS_MAX; size++) {
         fixture_open(&c, size, true);
         for (int i = 0; i < size; i++)
@@ -255,25 +265,21 @@ static void members_of_a_host_join_over_unix_sockets(void **state)
     }
 }
 
-static void the_lower_rank_decides_the_channels(void **state)
+TEST_BOTH(the_lower_rank_decides_the_channels, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     c.nodes[1].setup.channels = 1;
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, MESH_CHANNELS_MAX);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, MESH_CHANNELS_MAX);
 }
 
 /* An address that nobody answers at, before and behind the good one. */
-static void a_good_address_among_bad_ones_is_found(void **state)
+TEST_BOTH(a_good_address_among_bad_ones_is_found, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 3, false);
     for (int i = 0; i < 3; i++) {
         c.nodes[i].setup.channels = 3;
@@ -285,29 +291,24 @@ static void a_good_address_among_bad_ones_is_found(void **state)
             set_addr(&m->addrs[2], "[::1]:1");
         }
     }
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, 3);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, 3);
 }
 
-static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **state)
+TEST_SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = c.nodes[1].setup.channels = 4;
     set_addr(&c.nodes[1].members[0].addrs[0], "127.0.0.1:1");
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, 4);
-    fixture_close(&c, 0);
+    assert_joins(&c, MESH_TCP, 4);
 }
 
 /* A secure stream to a member that is joining in its thread, as this person. */
 static struct secure_stream *dial(struct cluster *c, const struct sock_addr *to,
                                   const struct credentials *who)
 {
-    struct secure_stream_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct session_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
     struct secure_stream *stream = NULL;
     struct error error;
     int fd = -1, status = HEARTH_PENDING;
@@ -346,12 +347,11 @@ static bool converse(struct secure_stream *stream, const struct greeting *say, s
 }
 
 /* The lower rank's greeting of channel 1 comes before all that it says of channel 0. */
-static void channels_may_come_in_any_order(void **state)
+TEST_BOTH(channels_may_come_in_any_order, choose, NULL)
 {
     static struct cluster c;
     struct pipe_end ends[2] = {{-1, NULL}, {-1, NULL}};
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[1].members[0].addr_count = 0; /* it cannot dial us */
     struct sock_addr to = sock_addr_of(&c.nodes[1].members[1].addrs[0]);
@@ -380,12 +380,11 @@ static void channels_may_come_in_any_order(void **state)
 }
 
 /* Strangers that say nothing, or nothing good, stand at every listener before the members come. */
-static void members_join_between_strangers(void **state)
+TEST_BOTH(members_join_between_strangers, choose, NULL)
 {
     static struct cluster c;
     int fds[3 * STRANGERS];
 
-    (void)state;
     fixture_open(&c, 3, false);
     for (int i = 0; i < 3; i++)
         c.nodes[i].setup.channels = 2;
@@ -404,11 +403,10 @@ static void members_join_between_strangers(void **state)
     fixture_close(&c, 0);
 }
 
-static void a_member_that_does_not_come_is_named(void **state)
+TEST_SECURE(a_member_that_does_not_come_is_named, choose, NULL)
 {
     static struct cluster clusters[2];
 
-    (void)state;
     for (int share = 0; share < 2; share++) {
         fixture_open(&clusters[share], 3, share);
         for (int i = 0; i < 3; i++)
@@ -433,11 +431,10 @@ static void a_member_that_does_not_come_is_named(void **state)
 }
 
 /* Refused everywhere: no need to wait for the deadline. */
-static void a_member_that_nobody_can_reach_is_given_up(void **state)
+TEST_PLAIN(a_member_that_nobody_can_reach_is_given_up, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.connect_timeout_ns = 100 * NS_PER_MS;
     c.nodes[0].setup.connect_retries = 0;
@@ -449,11 +446,10 @@ static void a_member_that_nobody_can_reach_is_given_up(void **state)
     fixture_close(&c, 1u << 1);
 }
 
-static void beyond_this_machine_trust_is_asked_for(void **state)
+TEST_PLAIN(beyond_this_machine_trust_is_asked_for, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     for (int i = 0; i < 2; i++)
         set_addr(&c.nodes[i].members[1].addrs[0], "192.0.2.1:9");
@@ -467,11 +463,10 @@ static void beyond_this_machine_trust_is_asked_for(void **state)
 }
 
 /* Encrypted, any address will do: here one that nobody answers at. */
-static void beyond_this_machine_a_secret_is_enough(void **state)
+TEST_SECURE(beyond_this_machine_a_secret_is_enough, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
     set_addr(&c.nodes[0].members[1].addrs[0], "192.0.2.1:9");
@@ -518,7 +513,7 @@ static void misfit_check(const struct cluster *c, const struct misfit *m)
                  c->nodes[1].error.text, c->nodes[1].complaint);
 }
 
-static void who_does_not_belong_is_named(void **state)
+TEST_SECURE(who_does_not_belong_is_named, choose, NULL)
 {
     static const struct misfit misfits[] = {
         {KEY_OF_0, false, "another node listens there", ""},
@@ -533,7 +528,6 @@ static void who_does_not_belong_is_named(void **state)
     static struct cluster clusters[sizeof misfits / sizeof misfits[0]];
     size_t count = sizeof misfits / sizeof misfits[0];
 
-    (void)state;
     for (size_t i = 0; i < count; i++) {
         misfit_open(&clusters[i], &misfits[i]);
         cluster_start(&clusters[i], 0);
@@ -546,12 +540,11 @@ static void who_does_not_belong_is_named(void **state)
 }
 
 /* Rank 2 has the secret and says that it is rank 1: nothing comes of it, and rank 1 joins. */
-static void a_member_cannot_speak_for_another(void **state)
+TEST_SECURE(a_member_cannot_speak_for_another, choose, NULL)
 {
     static struct cluster c;
     struct greeting answer;
 
-    (void)state;
     fixture_open(&c, 2, false);
     struct credentials *eve = person(&c.heap, 1, 101);
     struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, c.nodes[0].roster.cluster, 101, 100, 5};
@@ -571,11 +564,10 @@ static void a_member_cannot_speak_for_another(void **state)
     fixture_close(&c, 0);
 }
 
-static void shared_memory_that_cannot_be_is_an_error(void **state)
+TEST_PLAIN(shared_memory_that_cannot_be_is_an_error, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, true);
     for (int i = 0; i < 2; i++) {
         c.nodes[i].setup.choice = MESH_ONLY_SHM;
@@ -589,11 +581,10 @@ static void shared_memory_that_cannot_be_is_an_error(void **state)
     fixture_close(&c, 0);
 }
 
-static void wrong_numbers_of_connections_are_refused(void **state)
+TEST_PLAIN(wrong_numbers_of_connections_are_refused, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX + 1;
     c.nodes[1].setup.channels = -1;
@@ -604,12 +595,11 @@ static void wrong_numbers_of_connections_are_refused(void **state)
 }
 
 /* Before anybody is dialled: what fails later for want of files has many faces. */
-static void too_few_files_is_said_at_once(void **state)
+TEST_PLAIN(too_few_files_is_said_at_once, choose, NULL)
 {
     static struct cluster c;
     struct rlimit files, few;
 
-    (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -624,11 +614,10 @@ static void too_few_files_is_said_at_once(void **state)
     fixture_close(&c, 1u << 1);
 }
 
-static void no_memory_is_an_error(void **state)
+TEST_BOTH(no_memory_is_an_error, choose, NULL)
 {
     static struct cluster c;
 
-    (void)state;
     for (int after = 0; after < 2; after++) {
         fixture_open(&c, 2, false);
         c.heap.fail_after = after;
@@ -636,44 +625,4 @@ static void no_memory_is_an_error(void **state)
         assert_int_equal(c.nodes[0].status, HEARTH_NO_MEMORY);
         fixture_close(&c, 1u << 1);
     }
-}
-
-static int choose(void **state)
-{
-    secure = *state;
-    return 0;
-}
-
-#define PLAIN(test)                                                                                          \
-    {                                                                                                        \
-        "plain: " #test, test, choose, NULL, NULL                                                            \
-    }
-#define SECURE(test)                                                                                         \
-    {                                                                                                        \
-        "secure: " #test, test, choose, NULL, &secure                                                        \
-    }
-#define BOTH(test) PLAIN(test), SECURE(test)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BOTH(members_join_over_tcp),
-        BOTH(members_of_a_host_join_over_unix_sockets),
-        BOTH(the_lower_rank_decides_the_channels),
-        BOTH(a_good_address_among_bad_ones_is_found),
-        SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address),
-        BOTH(channels_may_come_in_any_order),
-        BOTH(members_join_between_strangers),
-        SECURE(a_member_that_does_not_come_is_named),
-        PLAIN(a_member_that_nobody_can_reach_is_given_up),
-        PLAIN(beyond_this_machine_trust_is_asked_for),
-        SECURE(beyond_this_machine_a_secret_is_enough),
-        SECURE(who_does_not_belong_is_named),
-        SECURE(a_member_cannot_speak_for_another),
-        PLAIN(shared_memory_that_cannot_be_is_an_error),
-        PLAIN(wrong_numbers_of_connections_are_refused),
-        PLAIN(too_few_files_is_said_at_once),
-        BOTH(no_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,7 @@ struct sim_member {
 struct sim {
     struct heap heap;
     struct notes notes;
+    struct admission_log admissions;
     struct rendezvous *r;
     struct prng prng;
     struct sim_member members[MEMBERS_MAX];
@@ -57,11 +58,13 @@ static void sim_open_for(struct sim *s, int size, uint64_t seed, const struct de
         .secret = demand->handed ? secret : NULL,
         .space = demand->handed || demand->credentials ? space : NULL,
         .credentials = demand->credentials,
+        .admissions = &s->admissions,
     };
     struct error error;
 
     memset(s, 0, sizeof *s);
     setup.log = notes_log(&s->notes, "HEARTH-STRANGER");
+    admission_log_init(&s->admissions, &setup.log, 0);
     heap_init(&s->heap, 0);
     prng_init(&s->prng, seed);
     s->now_ns = START_NS;
@@ -420,25 +423,33 @@ TEST(garbage_closes_its_connection_only)
     sim_close(&s);
 }
 
-TEST(strangers_are_bounded_in_number_and_time)
+/* Strangers are bounded by connect/half_open.h; here come only connections whose first message is there. */
+TEST(refused_connections_are_bounded_in_number_and_time)
 {
     static struct sim s;
+    struct rendezvous_client stray;
     int conn, first = -1;
 
     sim_open(&s, 2, 1);
-    struct sim_member *m = sim_add(&s, 2, 0);
+    struct sim_member *m = sim_add(&s, 2, 0), *other = sim_add(&s, 2, 1);
+    other->setup.job = "other";
     member_dial(&s, m);
     sim_settle(&s);
+    assert_int_equal(rendezvous_client_init(&stray, &other->setup, 1), HEARTH_OK);
     for (int i = 1; i < rendezvous_limit(s.r); i++) {
         assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
+        rendezvous_client_begin(&stray, s.now_ns);
+        struct iovec out = rendezvous_client_output(&stray);
+        rendezvous_input(s.r, conn, out.iov_base, out.iov_len, s.now_ns);
         first = first < 0 ? conn : first;
         assert_true(rendezvous_conn_gone(s.r, first) == (i + 1 == rendezvous_limit(s.r)));
     }
+    rendezvous_client_fini(&stray);
     int one_more;
     assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &one_more), HEARTH_LIMIT);
     assert_false(rendezvous_conn_gone(s.r, m->conn));
-    assert_true(rendezvous_deadline(s.r) == START_NS + RENDEZVOUS_STRANGER_NS);
-    rendezvous_tick(s.r, START_NS + RENDEZVOUS_STRANGER_NS);
+    assert_true(rendezvous_deadline(s.r) == START_NS + RENDEZVOUS_LEAVE_NS);
+    rendezvous_tick(s.r, START_NS + RENDEZVOUS_LEAVE_NS);
     for (int i = 0; i < rendezvous_limit(s.r); i++) {
         assert_true(rendezvous_conn_gone(s.r, i) == (i != m->conn));
         if (i != m->conn)
@@ -446,63 +457,8 @@ TEST(strangers_are_bounded_in_number_and_time)
     }
     member_dial(&s, sim_add(&s, 2, 1));
     sim_settle(&s);
-    check_agreed(&s, 2);
-    sim_close(&s);
-}
-
-/* Whoever comes in masses pushes out himself, and not one who is slow to register. */
-TEST(a_flood_pushes_out_itself)
-{
-    static struct sim s;
-    struct rendezvous_origin flood = {.local = false};
-    int conn;
-
-    sim_open(&s, 2, 1);
-    struct sim_member *slow = sim_add(&s, 2, 0);
-    assert_int_equal(sock_addr_parse("192.0.2.9:1", 0, &flood.from), HEARTH_OK);
-    member_dial(&s, slow);
-    for (int i = 0; i < 5 * rendezvous_limit(s.r); i++) {
-        sock_addr_set_port(&flood.from, (uint16_t)(1 + i));
-        assert_int_equal(rendezvous_conn_open(s.r, &flood, s.now_ns, &conn), HEARTH_OK);
-        assert_false(rendezvous_conn_gone(s.r, slow->conn));
-        for (int k = 0; k < rendezvous_limit(s.r); k++)
-            if (k != slow->conn && k < i && rendezvous_conn_gone(s.r, k)) {
-                rendezvous_conn_closed(s.r, k, s.now_ns);
-                break;
-            }
-    }
-    member_dial(&s, sim_add(&s, 2, 1));
-    sim_settle(&s);
-    check_agreed(&s, 2);
-    sim_close(&s);
-}
-
-/* One more of the same address, where all places but one are taken: closes the one that has to go for it. */
-static int crowd_in(struct sim *s)
-{
-    int conn, gone = 0;
-
-    assert_int_equal(rendezvous_conn_open(s->r, &somewhere, s->now_ns, &conn), HEARTH_OK);
-    while (!rendezvous_conn_gone(s->r, gone))
-        gone++;
-    rendezvous_conn_closed(s->r, gone, s->now_ns);
-    return gone;
-}
-
-/* Who has knocked as only members can is not pushed out by others of its address, for a while. */
-TEST(a_handshake_is_not_disturbed)
-{
-    static struct sim s;
-    int conn, first = 0;
-
-    sim_open(&s, 2, 1);
-    for (int i = 1; i < rendezvous_limit(s.r); i++)
-        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-    rendezvous_conn_admitted(s.r, first, s.now_ns);
-    for (int i = 0; i < 3 * rendezvous_limit(s.r); i++)
-        assert_int_not_equal(crowd_in(&s), first);
-    s.now_ns += NS_PER_S;
-    assert_int_equal(crowd_in(&s), first);
+    assert_int_equal(m->status, HEARTH_OK);
+    assert_int_equal(s.members[2].status, HEARTH_OK);
     sim_close(&s);
 }
 
@@ -515,6 +471,15 @@ static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct re
     m->client.wants_secret = origin->local;
     assert_int_equal(rendezvous_conn_open(s->r, origin, s->now_ns, &m->conn), HEARTH_OK);
     rendezvous_client_begin(&m->client, s->now_ns);
+    return m;
+}
+
+/* One that has proven to be itself. */
+static struct sim_member *sim_add_proven(struct sim *s, struct identity *proven)
+{
+    struct sim_member *m = sim_add_keyed(s, 2, &(struct rendezvous_origin){.peer = proven});
+
+    *proven = m->setup.self.id;
     return m;
 }
 
@@ -537,7 +502,7 @@ TEST(the_secret_is_handed_out_to_neighbours)
     stray->setup.self.id.node = (struct node_id){{0}}; /* it is plain */
     rendezvous_client_begin(&stray->client, s.now_ns);
     sim_settle(&s);
-    refused(&s, stray, HEARTH_MISMATCH, "is plain, the others encrypt");
+    refused(&s, stray, HEARTH_MISMATCH, "the others encrypt, process 70 on host0 is plain");
     assert_int_equal(s.notes.warnings, 1);
 
     struct sim_member *far = sim_add_keyed(&s, 2, &somewhere); /* never, whatever made it come here */
@@ -599,7 +564,7 @@ TEST(another_secret_is_refused)
     sim_close(&s);
 }
 
-/* Somebody who has the secret says that he is another: only he is sent away. */
+/* A node that has the secret claims to be another: only its connection is refused. */
 TEST(a_member_cannot_speak_for_another)
 {
     static struct sim s;
@@ -609,25 +574,24 @@ TEST(a_member_cannot_speak_for_another)
     heap_init(&heap, 0);
     own = person(&heap, 1, 1);
     sim_open_for(&s, 2, 1, &(struct demand){.credentials = own});
-    struct sim_member *first = sim_add_keyed(&s, 2, &somewhere);
-    rendezvous_conn_proven(s.r, first->conn, &(struct identity){first->setup.self.id.node, 1});
+    struct identity proven[4];
+    struct sim_member *first = sim_add_proven(&s, &proven[0]);
     sim_settle(&s);
     for (int i = 0; i < 3; i++) {
-        struct sim_member *eve = sim_add_keyed(&s, 2, &somewhere);
-        struct identity proven = {eve->setup.self.id.node, eve->setup.self.id.instance};
-        eve->setup.self.id.node = i == 0 ? first->setup.self.id.node : proven.node;
-        eve->setup.self.id.instance = i == 1 ? 1 : proven.instance;
-        if (i < 2) /* and who has proven nothing */
-            rendezvous_conn_proven(s.r, eve->conn, &proven);
+        struct sim_member *eve = i < 2 ? sim_add_proven(&s, &proven[1 + i])
+                                       : sim_add_keyed(&s, 2, &somewhere); /* which has proven nothing */
+        if (i == 0)
+            eve->setup.self.id.node = first->setup.self.id.node;
+        if (i == 1)
+            eve->setup.self.id.instance = 1;
         rendezvous_client_begin(&eve->client, s.now_ns);
         sim_settle(&s);
         refused(&s, eve, HEARTH_PROTOCOL, "speaks for another member");
     }
     assert_int_equal(s.notes.lines, 3);
     assert_int_equal(s.notes.warnings, 1);
-    struct sim_member *second = sim_add_keyed(&s, 2, &somewhere);
-    second->setup.self.id.instance = 1; /* the same number at another node is another member */
-    rendezvous_conn_proven(s.r, second->conn, &(struct identity){second->setup.self.id.node, 1});
+    struct sim_member *second = sim_add_proven(&s, &proven[3]);
+    second->setup.self.id.instance = proven[3].instance = 1; /* at another node: another member */
     rendezvous_client_begin(&second->client, s.now_ns);
     sim_settle(&s);
     assert_int_equal(first->status, HEARTH_OK);

@@ -141,7 +141,7 @@ static void parts_clear(int count)
     }
 }
 
-static void parts_fail_because(int count, int status, enum hearth_reason reason, const char *word)
+static void parts_failed(int count, int status, enum hearth_reason reason, const char *word)
 {
     for (int i = 0; i < count; i++) {
         assert_int_equal(parts[i].status, status);
@@ -150,6 +150,13 @@ static void parts_fail_because(int count, int status, enum hearth_reason reason,
             fail_msg("member %d: no \"%s\" in \"%s\"", i, word, parts[i].error.text);
     }
     parts_clear(count);
+}
+
+/* Members run, and all learn why not. */
+static void parts_fail_because(int count, int status, enum hearth_reason reason, const char *word)
+{
+    parts_run(count);
+    parts_failed(count, status, reason, word);
 }
 
 static void parts_fail(int count, int status, const char *word)
@@ -218,12 +225,10 @@ TEST(a_static_list_needs_no_ranks)
     parts_set(1, 2, false);
     const char *twice[2] = {"127.0.0.1:9", "127.0.0.1:9"};
     parts[0].setup.peers = twice;
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "HEARTH_RANK");
     parts_set(1, 2, false);
     const char *none[2] = {"192.0.2.77:9", "192.0.2.78:9"};
     parts[0].setup.peers = none;
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "HEARTH_RANK");
 }
 
@@ -241,20 +246,17 @@ TEST(contradictions_are_told_to_all)
     address_draw();
     parts_set(3, 3, true);
     parts[2].setup.size = 4;
-    parts_run(3);
     parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER,
                        "process 1002 on host2 expects 4 members");
 
     parts_set(3, 3, true);
     parts[1].setup.settings = 8;
     parts[1].setup.settings_text = "chunk_bytes=9 window_bytes=2";
-    parts_run(3);
     parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER,
                        "chunk_bytes=9 instead of chunk_bytes=1");
 
     parts_set(3, 3, true);
     parts[2].setup.rank = 1;
-    parts_run(3);
     parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER, "rank 1 was given twice");
 }
 
@@ -281,7 +283,6 @@ TEST(missing_ranks_are_named)
     parts_set(2, 5, true);
     for (int i = 0; i < 2; i++)
         parts[i].setup.deadline_ns = clock_real() + NS_PER_S;
-    parts_run(2);
     parts_fail(2, HEARTH_TIMEOUT, "missing: rank 2-4");
 }
 
@@ -293,7 +294,7 @@ TEST(nobody_there_is_said)
     parts[0].setup.deadline_ns = clock_real() + 300 * NS_PER_MS;
     parts_run(1);
     assert_non_null(strstr(parts[0].error.text, address));
-    parts_fail_because(1, HEARTH_TIMEOUT, HEARTH_REASON_UNREACHABLE, "refused");
+    parts_failed(1, HEARTH_TIMEOUT, HEARTH_REASON_UNREACHABLE, "refused");
 }
 
 /* Something else listens there. */
@@ -344,9 +345,9 @@ TEST(other_programs_are_recognized)
         thread_join(&thread);
         sock_unlisten(other.listener);
         assert_non_null(strstr(parts[0].error.text, address));
-        parts_fail_because(2, i == 0 ? HEARTH_PROTOCOL : HEARTH_TIMEOUT,
-                           i == 0 ? HEARTH_REASON_NOT_HEARTH : HEARTH_REASON_PEER_SILENT,
-                           i == 0 ? "not a rendezvous" : "did not answer");
+        parts_failed(2, i == 0 ? HEARTH_PROTOCOL : HEARTH_TIMEOUT,
+                     i == 0 ? HEARTH_REASON_NOT_HEARTH : HEARTH_REASON_PEER_SILENT,
+                     i == 0 ? "not a rendezvous" : "did not answer");
     }
 }
 
@@ -436,7 +437,6 @@ TEST(whoever_serves_hands_out_the_secret)
     parts_set(1, 2, true);
     part_offer(0, offers[0]);
     address_draw();
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "hearth init");
 }
 
@@ -518,8 +518,8 @@ TEST(a_neighbour_who_does_not_belong_is_told)
         else if (i != 0)
             part_arm(1, 2);
         stray(HEARTH_MISMATCH, i < 2 ? HEARTH_REASON_SETTINGS_DIFFER : HEARTH_REASON_SECRET_DIFFERS,
-              i == 0   ? "is plain, the others encrypt"
-              : i == 1 ? "encrypts, the others are plain"
+              i == 0   ? "the others encrypt, process 1001 on host1 is plain"
+              : i == 1 ? "the others are plain, process 1001 on host1 encrypts"
                        : "HEARTH_SECRET_FILE",
               "sent away");
     }
@@ -528,19 +528,15 @@ TEST(a_neighbour_who_does_not_belong_is_told)
 TEST(wrong_setups_are_refused)
 {
     parts_set(1, 0, false);
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "0 members");
     parts_set(1, 2, false);
     parts[0].setup.rank = 2;
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "rank 2");
     parts_set(1, 2, false);
     parts[0].setup.job = "a\tb";
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "job");
     parts_set(1, 2, false);
     parts[0].setup.rendezvous = NULL;
-    parts_run(1);
     parts_fail(1, HEARTH_INVALID, "rendezvous");
 }
 
@@ -557,7 +553,7 @@ TEST(memory_that_runs_out_is_said)
         parts_run(1);
         status = parts[0].status;
         if (status == HEARTH_NO_MEMORY)
-            parts_fail(1, HEARTH_NO_MEMORY, "memory");
+            parts_failed(1, HEARTH_NO_MEMORY, HEARTH_REASON_NONE, "memory");
     }
-    parts_fail(1, HEARTH_TIMEOUT, "missing: rank 1");
+    parts_failed(1, HEARTH_TIMEOUT, HEARTH_REASON_NONE, "missing: rank 1");
 }

@@ -22,6 +22,14 @@ void printed_free(struct printed *printed)
     free(printed->text);
 }
 
+const char *page_of(void (*print)(const json_t *object, FILE *file), const json_t *object)
+{
+    static struct printed page;
+    printed_free(&page);
+    print(object, printed_open(&page));
+    return printed_text(&page);
+}
+
 void assert_has(const char *text, const char *part)
 {
     if (!strstr(text, part))

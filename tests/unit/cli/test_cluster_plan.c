@@ -132,7 +132,7 @@ TEST(test_other_version)
 
 /* ---- among nodes ---- */
 
-struct members {
+static struct members {
     hearth_node *nodes[NODES];
     struct rank_threads threads;
     unsigned starters; /* by bits of ranks */
@@ -142,28 +142,29 @@ struct members {
     struct dataset train, test;
     uint64_t hash[NODES];
     size_t steps[NODES];
-};
+} members, *const m = &members;
 
-static struct members *members_open(void)
+static int members_open(void **state)
 {
-    struct members *m = calloc(1, sizeof *m);
-    assert_non_null(m);
+    (void)state;
+    members = (struct members){.starters = 0};
     assert_int_equal(hearth_node_open_local(NULL, NODES, m->nodes), HEARTH_OK);
     assert_true(rank_threads_open(&m->threads, NODES));
-    return m;
+    return 0;
 }
 
-static void members_close(struct members *m)
+static int members_close(void **state)
 {
+    (void)state;
     rank_threads_close(&m->threads);
     for (int i = 0; i < NODES; i++)
         hearth_node_close(m->nodes[i]);
-    free(m);
+    return 0;
 }
 
 static void job_share(void *arg, int index)
 {
-    struct members *m = arg;
+    (void)arg;
     struct cluster_plan plan = bench_sample();
     plan.bench.repeat = (uint32_t)index + 1;
     m->plans[index] = plan;
@@ -171,11 +172,10 @@ static void job_share(void *arg, int index)
                                           &m->plans[index], &m->starter[index]);
 }
 
-TEST(test_share)
+TEST_WITH(test_share, members_open, members_close)
 {
-    struct members *m = members_open();
     for (m->starters = 0; m->starters < 1u << NODES; m->starters++) {
-        rank_threads_run(&m->threads, job_share, m);
+        rank_threads_run(&m->threads, job_share, NULL);
         int first = m->starters & 1 ? 0 : m->starters & 2 ? 1 : m->starters & 4 ? 2 : -1;
         for (int i = 0; i < NODES; i++) {
             assert_int_equal(m->starter[i], first);
@@ -184,52 +184,42 @@ TEST(test_share)
                 assert_int_equal(m->plans[i].bench.repeat, first + 1);
         }
     }
-    members_close(m);
 }
-
-struct rows {
-    struct members *members;
-    int index;
-};
 
 static void seen(void *arg, const struct cluster_bench_row *row)
 {
-    struct rows *rows = arg;
-    struct members *m = rows->members;
-    m->rows[rows->index]++;
-    m->right[rows->index] = m->right[rows->index] && row->right && row->time.median > 0;
+    int index = *(int *)arg;
+    m->rows[index]++;
+    m->right[index] = m->right[index] && row->right && row->time.median > 0;
 }
 
 static void job_bench(void *arg, int index)
 {
-    struct members *m = arg;
-    struct rows rows = {m, index};
+    (void)arg;
     m->right[index] = true;
     m->rows[index] = 0;
     m->status[index] =
-        cluster_bench_run(hearth_node_world(m->nodes[index]), &m->plans[0].bench, seen, &rows, NULL);
+        cluster_bench_run(hearth_node_world(m->nodes[index]), &m->plans[0].bench, seen, &index, NULL);
 }
 
-TEST(test_bench)
+TEST_WITH(test_bench, members_open, members_close)
 {
     static const char *const codecs[] = {"none", "int8", "topk:0.01"};
-    struct members *m = members_open();
     for (int c = 0; c < 3; c++) {
         m->plans[0] = bench_sample();
         snprintf(m->plans[0].bench.codec, CLUSTER_CODEC_MAX, "%s", codecs[c]);
-        rank_threads_run(&m->threads, job_bench, m);
+        rank_threads_run(&m->threads, job_bench, NULL);
         for (int i = 0; i < NODES; i++) {
             assert_int_equal(m->status[i], HEARTH_OK);
             assert_int_equal(m->rows[i], 3);
             assert_true(m->right[i]);
         }
     }
-    members_close(m);
 }
 
 static void job_quit(void *arg, int index)
 {
-    struct members *m = arg;
+    (void)arg;
     atomic_bool quit = index == 1;
     struct bench_plan plan = bench_sample().bench;
     m->status[index] = cluster_bench_run(hearth_node_world(m->nodes[index]), &plan, NULL, NULL, &quit);
@@ -239,14 +229,12 @@ static void job_quit(void *arg, int index)
     }
 }
 
-TEST(test_quit)
+TEST_WITH(test_quit, members_open, members_close)
 {
-    struct members *m = members_open();
-    rank_threads_run(&m->threads, job_quit, m);
+    rank_threads_run(&m->threads, job_quit, NULL);
     assert_int_equal(m->status[1], HEARTH_CANCELLED);
     assert_int_not_equal(m->status[0], HEARTH_OK);
     assert_int_not_equal(m->status[2], HEARTH_OK);
-    members_close(m);
 }
 
 static void make_images(struct dataset *set, const struct demo_plan *plan, size_t count)
@@ -269,7 +257,7 @@ static void make_images(struct dataset *set, const struct demo_plan *plan, size_
 
 static void job_demo(void *arg, int index)
 {
-    struct members *m = arg;
+    (void)arg;
     struct race *race = calloc(1, sizeof *race);
     hearth_group *group = hearth_node_world(m->nodes[index]);
     struct cluster_demo demo = {
@@ -288,14 +276,13 @@ static void job_demo(void *arg, int index)
     free(race);
 }
 
-TEST(test_demo)
+TEST_WITH(test_demo, members_open, members_close)
 {
-    struct members *m = members_open();
     m->plans[0] = demo_sample();
     make_images(&m->train, &m->plans[0].demo, 60);
     make_images(&m->test, &m->plans[0].demo, 20);
     m->plans[0].demo.data_hash = cluster_demo_hash(&m->train, &m->test);
-    rank_threads_run(&m->threads, job_demo, m);
+    rank_threads_run(&m->threads, job_demo, NULL);
     for (int i = 0; i < NODES; i++) {
         assert_true(m->right[i]);
         assert_int_equal(m->steps[i], 20);
@@ -303,10 +290,9 @@ TEST(test_demo)
         assert_int_equal(m->hash[i], m->hash[0]);
     }
     m->plans[0].demo.data_hash++; /* what comes is not what was promised */
-    rank_threads_run(&m->threads, job_demo, m);
+    rank_threads_run(&m->threads, job_demo, NULL);
     for (int i = 0; i < NODES; i++)
         assert_false(m->right[i]);
     dataset_free(&m->train);
     dataset_free(&m->test);
-    members_close(m);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster as a table and as lines of events, and questions about it. */
-#include "cli/cluster/cluster_table.h"
+#include "cli/cluster/cluster_open.h"
+#include "printed.h"
 #include "support/suite.h"
 
 #define ID_A "0101010101010101010101010101010101010101010101010101010101010101"
@@ -68,77 +69,69 @@ TEST(test_paths)
 
 TEST(test_table)
 {
-    char *text = NULL;
-    size_t len = 0;
+    struct printed out;
     fill();
-    FILE *file = open_memstream(&text, &len);
-    assert_non_null(file);
-    int lines = cluster_table_draw(file, &status, "joined ben");
-    fclose(file);
-    int newlines = 0;
+    int lines = cluster_table_draw(printed_open(&out), &status, "joined ben"), newlines = 0;
+    const char *text = printed_text(&out);
     for (const char *c = text; *c; c++) {
         newlines += *c == '\n';
         assert_true(*c == '\n' || (*c >= ' ' && *c < 127)); /* a name cannot ring the terminal's bell */
     }
     assert_int_equal(lines, newlines);
-    assert_non_null(strstr(text, "2 members, epoch 7, term 3, member\n"));
-    assert_non_null(strstr(text, "   anna  aaaa-bbbb-cccc  self"));
-    assert_non_null(strstr(text, "*  be?n  dddd-eeee-ffff  degraded  1.50 ms  leads, allows"));
-    assert_non_null(strstr(text, "job hearth-bench: 1 waits, 3 are needed\n"));
-    assert_non_null(strstr(text, "job train: runs with 2\n"));
-    assert_non_null(strstr(text, "joined ben\n"));
-    free(text);
+    assert_has(text, "2 members, epoch 7, term 3, member\n");
+    assert_has(text, "   anna  aaaa-bbbb-cccc  self");
+    assert_has(text, "*  be?n  dddd-eeee-ffff  degraded  1.50 ms  leads, allows");
+    assert_has(text, "job hearth-bench: 1 waits, 3 are needed\n");
+    assert_has(text, "job train: runs with 2\n");
+    assert_has(text, "joined ben\n");
+    printed_free(&out);
 }
 
 /* What was so before a member died is not shown as if it were so now. */
 TEST(test_dead_member)
 {
-    char *text = NULL;
-    size_t len = 0;
+    struct printed out;
     fill();
     snprintf(status.members[1].state, sizeof status.members[1].state, "dead");
-    FILE *file = open_memstream(&text, &len);
-    assert_non_null(file);
-    cluster_table_draw(file, &status, NULL);
-    fclose(file);
-    assert_non_null(strstr(text, "   be?n  dddd-eeee-ffff  dead          -  allows the demo\n"));
-    free(text);
+    cluster_table_draw(printed_open(&out), &status, NULL);
+    assert_has(printed_text(&out), "   be?n  dddd-eeee-ffff  dead          -  allows the demo\n");
+    printed_free(&out);
 }
 
 TEST(test_events)
 {
+    static const struct {
+        struct hearth_event event;
+        const char *text;
+    } cases[] = {
+        {{.kind = HEARTH_EVENT_LEFT, .name = "ben", .text = "it is silent"}, "left ben: it is silent"},
+        {{.kind = HEARTH_EVENT_HEALTH, .name = "ben", .health = "degraded"}, "degraded ben"},
+        {{.kind = HEARTH_EVENT_VIEW, .epoch = 9, .members = 1}, "view 9: 1 member"},
+        {{.kind = HEARTH_EVENT_JOB_WANTED, .text = "train"}, "job wanted: train"},
+    };
     char text[512];
     struct hearth_event event = {
         .size = sizeof event, .kind = HEARTH_EVENT_JOINED, .id = ID_A, .name = "an\033na"};
     cluster_event_text(&event, text, sizeof text);
     assert_int_equal(strncmp(text, "joined an?na ", 13), 0);
     assert_int_equal(strlen(text), 13 + 14); /* and the short form of its id */
-    event = (struct hearth_event){.kind = HEARTH_EVENT_LEFT, .name = "ben", .text = "it is silent"};
-    cluster_event_text(&event, text, sizeof text);
-    assert_string_equal(text, "left ben: it is silent");
-    event = (struct hearth_event){.kind = HEARTH_EVENT_HEALTH, .name = "ben", .health = "degraded"};
-    cluster_event_text(&event, text, sizeof text);
-    assert_string_equal(text, "degraded ben");
-    event = (struct hearth_event){.kind = HEARTH_EVENT_VIEW, .epoch = 9, .members = 1};
-    cluster_event_text(&event, text, sizeof text);
-    assert_string_equal(text, "view 9: 1 member");
-    event = (struct hearth_event){.kind = HEARTH_EVENT_JOB_WANTED, .text = "train"};
-    cluster_event_text(&event, text, sizeof text);
-    assert_string_equal(text, "job wanted: train");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cluster_event_text(&cases[i].event, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
 }
 
 TEST(test_lines)
 {
-    char *text = NULL;
-    size_t len = 0;
+    struct printed out;
     struct hearth_event event = {.kind = HEARTH_EVENT_LEADER, .name = "ben"};
-    FILE *file = open_memstream(&text, &len);
-    assert_non_null(file);
-    cluster_event_line(file, &event, 1000000);
-    cluster_line(file, "a\tb", 1000000);
-    fclose(file);
+    char line[64];
+    cluster_event_text(&event, line, sizeof line);
+    cluster_line(printed_open(&out), line, 1000000);
+    cluster_line(out.file, "a\tb", 1000000);
+    const char *text = printed_text(&out);
     assert_int_equal(text[2], ':');
     assert_int_equal(strncmp(text + 8, " leads ben\n", 11), 0);
-    assert_non_null(strstr(text, " a?b\n"));
-    free(text);
+    assert_has(text, " a?b\n");
+    printed_free(&out);
 }

@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings are judged by the worst and printed with their fix; rulesets of firewalls are read. */
 #include "cli/doctor/doctor.h"
-#include "cli/doctor/firewall.h"
 #include "printed.h"
 #include "support/suite.h"
 
 TEST(test_findings)
 {
-    struct doctor *d = calloc(1, sizeof *d);
+    struct doctor d = {.findings = json_array()};
     struct printed out;
-    assert_non_null(d);
-    doctor_fix(d, "of nothing");
-    assert_int_equal(doctor_worst(d), VERDICT_PASS);
-    doctor_note(d, VERDICT_PASS, "key", "%s", "good");
-    assert_int_equal(doctor_worst(d), VERDICT_PASS);
-    doctor_note(d, VERDICT_WARN, "udp-buffers", "small");
-    doctor_fix(d, "sysctl %d", 7);
-    assert_int_equal(doctor_worst(d), VERDICT_WARN);
-    doctor_note(d, VERDICT_FAIL, "port", "a\033[2Jb");
-    doctor_note(d, VERDICT_PASS, "clock", "goes");
-    assert_int_equal(doctor_worst(d), VERDICT_FAIL);
-    doctor_print(d, printed_open(&out));
+    assert_int_equal(doctor_worst(&d), PASS);
+    doctor_note(&d, PASS, "key", "%s", "good");
+    assert_int_equal(doctor_worst(&d), PASS);
+    doctor_note(&d, WARN, "udp-buffers", "small" FIX "sysctl %d", 7);
+    assert_int_equal(doctor_worst(&d), WARN);
+    doctor_note(&d, FAIL, "port", "a\033[2Jb");
+    doctor_note(&d, PASS, "clock", "goes");
+    assert_int_equal(doctor_worst(&d), FAIL);
+    doctor_print(&d, printed_open(&out));
     assert_string_equal(printed_text(&out), "pass  key          good\n"
                                             "warn  udp-buffers  small\n"
                                             "                   fix: sysctl 7\n"
@@ -29,9 +25,9 @@ TEST(test_findings)
                                             "\n2 passed, 1 warning, 1 failed\n");
     printed_free(&out);
     for (int i = 0; i < 2 * FINDINGS_MAX; i++)
-        doctor_note(d, VERDICT_PASS, "many", "%d", i);
-    assert_int_equal(d->count, FINDINGS_MAX);
-    free(d);
+        doctor_note(&d, PASS, "many", "%d", i);
+    assert_int_equal(json_array_size(d.findings), FINDINGS_MAX);
+    json_decref(d.findings);
 }
 
 #define NFT_HEAD(policy)                                                                                     \

@@ -7,9 +7,7 @@
 TEST(test_status)
 {
     json_t *status = sample_status();
-    struct printed out;
-    status_print(status, printed_open(&out));
-    const char *text = printed_text(&out);
+    const char *text = page_of(status_print, status);
     assert_int_equal(strncmp(text, "! laptop is degraded\n", 21), 0);
     assert_has(text, "! laptop is slow: its line carries 94.0 Mbit/s, the next slowest 940.5 Mbit/s\n");
     assert_has(text, "! desk -> laptop loses 3.0 %\n");
@@ -27,7 +25,6 @@ TEST(test_status)
     assert_has(text, "seeds      10.0.0.1:52415\n");
     assert_has(text, "traffic    1 MiB sent, 2 KiB received\n");
     assert_lacks(text, "neighbour"); /* another cluster is no trouble of ours */
-    printed_free(&out);
     json_decref(status);
 }
 
@@ -36,16 +33,12 @@ TEST(test_no_trouble)
     json_t *status = json_pack("{s{sisisisss[{sissss}{sissss}]}}", "view", "epoch", 1, "term", 1, "leader", 1,
                                "state", "member", "members", "rank", 0, "name", "a", "state", "self", "rank",
                                1, "name", "b", "state", "healthy");
-    struct printed out;
     assert_non_null(status);
-    assert_int_equal(status_trouble(status, printed_open(&out)), 0);
-    assert_string_equal(printed_text(&out), "");
-    printed_free(&out);
-    status_print(status, printed_open(&out));
-    assert_has(printed_text(&out), "leader b; 2 of 2 heard, 2 needed, or 1 with the leader\n");
-    assert_lacks(out.text, "links");
-    assert_lacks(out.text, "jobs");
-    printed_free(&out);
+    const char *text = page_of(status_print, status);
+    assert_int_equal(strncmp(text, "cluster ", 8), 0); /* trouble would stand before it */
+    assert_has(text, "leader b; 2 of 2 heard, 2 needed, or 1 with the leader\n");
+    assert_lacks(text, "links");
+    assert_lacks(text, "jobs");
     json_decref(status);
 }
 
@@ -55,34 +48,27 @@ TEST(test_guests_do_not_count)
     json_t *status = json_pack("{s{sisisisss[{sissss}{sisssss[s]}]}}", "view", "epoch", 1, "term", 1,
                                "leader", 0, "state", "member", "members", "rank", 0, "name", "a", "state",
                                "self", "rank", 1, "name", "a", "state", "dead", "flags", "guest");
-    struct printed out;
     assert_non_null(status);
-    assert_int_equal(status_trouble(status, printed_open(&out)), 0);
-    assert_string_equal(printed_text(&out), "");
-    printed_free(&out);
-    status_print(status, printed_open(&out));
-    assert_has(printed_text(&out), "leader a; 1 of 1 heard, 1 needed\n");
-    printed_free(&out);
+    const char *text = page_of(status_print, status);
+    assert_int_equal(strncmp(text, "cluster ", 8), 0);
+    assert_has(text, "leader a; 1 of 1 heard, 1 needed\n");
     json_decref(status);
 }
 
 TEST(test_stranded)
 {
     json_t *status = sample_status(), *view = json_object_get(status, "view");
-    struct printed out;
     json_object_set_new(view, "state", json_string("stranded"));
     json_object_set_new(view, "why", json_string("nas and laptop are silent"));
     json_object_set_new(view, "leader", json_integer(-1));
     json_object_set_new(json_object_get(status, "self"), "plain", json_true());
     json_object_set_new(json_object_get(status, "discovery"), "mdns", json_false());
-    status_print(status, printed_open(&out));
-    const char *text = printed_text(&out);
+    const char *text = page_of(status_print, status);
     assert_int_equal(strncmp(text, "! stranded: ", 12), 0);
     assert_has(text, "nothing is decided here: nas and laptop are silent\n");
     assert_has(text, "! nothing is encrypted here");
     assert_has(text, "! mdns works (helper 4711)\n");
     assert_has(text, "leader none;");
-    printed_free(&out);
     json_decref(status);
 }
 
@@ -90,12 +76,9 @@ TEST(test_stranded)
 TEST(test_many_links)
 {
     json_t *status = sample_status(), *links = json_object_get(status, "links");
-    struct printed out;
     while (json_array_size(links) < STATUS_LINKS_SHOWN + 7)
         json_array_append(links, json_array_get(links, 0));
-    status_print(status, printed_open(&out));
-    assert_has(printed_text(&out), "  and 7 more: hearth topology\n");
-    printed_free(&out);
+    assert_has(page_of(status_print, status), "  and 7 more: hearth topology\n");
     json_decref(status);
 }
 
@@ -112,14 +95,12 @@ TEST(test_anything)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *status = json_loads(texts[i], 0, NULL);
-        struct printed out;
         assert_non_null(status);
-        status_print(status, printed_open(&out));
-        nodes_print(json_object_get(status, "nodes"), out.file);
-        assert_lacks(printed_text(&out), "\033");
-        assert_lacks(out.text, "\x9b");
-        assert_lacks(out.text, "\a");
-        printed_free(&out);
+        page_of(nodes_print, json_object_get(status, "nodes"));
+        const char *text = page_of(status_print, status);
+        assert_lacks(text, "\033");
+        assert_lacks(text, "\x9b");
+        assert_lacks(text, "\a");
         json_decref(status);
     }
 }
@@ -127,18 +108,13 @@ TEST(test_anything)
 TEST(test_nodes)
 {
     json_t *status = sample_status();
-    struct printed out;
-    nodes_print(json_object_get(status, "nodes"), printed_open(&out));
     assert_string_equal(
-        printed_text(&out),
+        page_of(nodes_print, json_object_get(status, "nodes")),
         "name       id              address                           namespace  why\n"
         "nas        m3aa-bbbb-cccc  192.168.1.3:52416  member\n"
         "                           [fd00::3]:52416    member\n"
         "attic      q1dd-dddd-eeee  192.168.1.5:52416  not a member              its key was revoked\n"
         "neighbour  zzzz-dddd-eeee  192.168.1.9:52416  other cluster  ff112233\n");
-    printed_free(&out);
-    nodes_print(NULL, printed_open(&out));
-    assert_string_equal(printed_text(&out), "");
-    printed_free(&out);
+    assert_string_equal(page_of(nodes_print, NULL), "");
     json_decref(status);
 }

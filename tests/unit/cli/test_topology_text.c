@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map in its three forms. */
-#include "cli/cluster/topology_text.h"
+#include "cli/cluster/status_text.h"
 #include "cli/shared/json.h"
 #include "printed.h"
 #include "support/suite.h"
@@ -8,9 +8,7 @@
 TEST(test_text)
 {
     json_t *status = sample_status();
-    struct printed out;
-    topology_print(status, printed_open(&out));
-    const char *text = printed_text(&out);
+    const char *text = page_of(topology_print, status);
     assert_has(text, "3 members, 2 sites\n");
     assert_has(text, "     0  desk    8 cores, 16 GiB, avx2 aes, Linux 6.1\n");
     assert_has(text, "     1  nas     1 core\n");
@@ -24,17 +22,14 @@ TEST(test_text)
     assert_has(text, "ring  desk =94=> laptop =?=> nas =938=> desk\n"
                      "      slowest way: desk -> laptop, 94 Mbit/s\n");
     assert_has(text, "  0: desk, nas\n  1: laptop\n");
-    printed_free(&out);
     json_decref(status);
 }
 
 TEST(test_dot)
 {
     json_t *status = sample_status();
-    struct printed out;
     json_object_set_new(json_object_get(status, "cluster"), "name", json_string("my \"lab\"\\"));
-    topology_dot(status, printed_open(&out));
-    const char *text = printed_text(&out);
+    const char *text = page_of(topology_dot, status);
     assert_has(text, "digraph hearth {\n  label=\"cluster my \\\"lab\\\"\\\\, epoch 3;");
     assert_has(text, "subgraph cluster_0 {\n    label=\"site 0\";\n    n0 [label=\"0 desk\\n8 cores");
     assert_has(text, "subgraph cluster_1 {\n    label=\"site 1\";\n    n2 ");
@@ -42,7 +37,6 @@ TEST(test_dot)
     assert_has(text, "n0 -> n2 [color=red, label=\"94 Mbit/s\\n5.40 ms\", penwidth=3];\n");
     assert_has(text, "n2 -> n1 [color=gray, label=\"not measured\\n5.60 ms\", penwidth=3, style=dashed];\n");
     assert_int_equal(strcmp(text + strlen(text) - 2, "}\n"), 0);
-    printed_free(&out);
     json_decref(status);
 }
 
@@ -73,17 +67,14 @@ TEST(test_anything)
         "5]}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *status = json_loads(texts[i], 0, NULL), *part;
-        struct printed out;
         assert_non_null(status);
-        topology_print(status, printed_open(&out));
-        topology_dot(status, out.file);
+        page_of(topology_dot, status);
+        const char *text = page_of(topology_print, status);
         part = topology_part(status);
         assert_non_null(part);
         assert_true(json_is_null(json_object_get(part, "bottleneck")));
-        printed_text(&out);
         if (i == 3)
-            assert_has(out.text, "no way of it is measured yet");
-        printed_free(&out);
+            assert_has(text, "no way of it is measured yet");
         json_decref(part);
         json_decref(status);
     }

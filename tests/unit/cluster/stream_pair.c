@@ -36,7 +36,7 @@ static void tcp_join(int fds[2])
 void secure_stream_pair(struct heap *heap, const struct credentials *dials, const struct credentials *listens,
                         struct secure_stream *pair[2])
 {
-    struct secure_stream_setup setup = {.heap = heap};
+    struct session_setup setup = {.heap = heap};
     struct error error;
     int fds[2];
 

@@ -241,8 +241,7 @@ struct rogue {
 /* Dials node 0 and is proven. */
 static void rogue_dial(struct rogue *r)
 {
-    struct secure_stream_setup setup = {
-        .heap = &v->heap, .credentials = r->credentials, .role = CHANNEL_DIALS};
+    struct session_setup setup = {.heap = &v->heap, .credentials = r->credentials, .role = CHANNEL_DIALS};
     struct sock_addr to = villager_addr(v, 0);
     struct error error;
     int fd = -1, status = HEARTH_PENDING;

@@ -86,9 +86,11 @@ static void hear_all(struct node *n)
     while (peer_news(n->peer_set, &news)) {
         n->linked += news.kind == PEER_LINKED;
         if (news.kind == PEER_MESSAGE && !n->deaf)
-            assert_int_equal(probes_input(n->probes, &news.info.id, news.message, news.payload, news.len,
-                                          probes_now(), &what),
-                             HEARTH_OK);
+            assert_int_equal(
+                probes_input(n->probes,
+                             &(struct received){&news.info.id, news.message, news.payload, news.len},
+                             probes_now(), &what),
+                HEARTH_OK);
         if (news.kind != PEER_PROBE)
             continue;
         n->connections += news.dialled && news.stream;
@@ -384,20 +386,23 @@ TEST_WITH(messages_are_checked, set_up, tear_down)
     struct probes *probes = nodes[1].probes;
     for (uint8_t kind = MESSAGE_PROBE; kind <= MESSAGE_LOAD; kind++) {
         what = NULL;
-        assert_int_equal(probes_input(probes, leader, kind, message, 3, clock_real(), &what),
-                         HEARTH_PROTOCOL);
+        assert_int_equal(
+            probes_input(probes, &(struct received){leader, kind, message, 3}, clock_real(), &what),
+            HEARTH_PROTOCOL);
         assert_non_null(what);
     }
     order.to = *other; /* from one who does not lead: not obeyed */
     size_t len = probe_order_encode(&order, message, sizeof message);
-    assert_int_equal(probes_input(probes, other, MESSAGE_PROBE, message, len, clock_real(), &what),
-                     HEARTH_OK);
+    assert_int_equal(
+        probes_input(probes, &(struct received){other, MESSAGE_PROBE, message, len}, clock_real(), &what),
+        HEARTH_OK);
     assert_null(outbox_take(&nodes[1].outbox));
     order.to = *leader; /* an address that it does not have: not now */
     assert_int_equal(sock_addr_parse("10.1.2.3:4", 0, &order.addr), HEARTH_OK);
     len = probe_order_encode(&order, message, sizeof message);
-    assert_int_equal(probes_input(probes, leader, MESSAGE_PROBE, message, len, clock_real(), &what),
-                     HEARTH_OK);
+    assert_int_equal(
+        probes_input(probes, &(struct received){leader, MESSAGE_PROBE, message, len}, clock_real(), &what),
+        HEARTH_OK);
     struct outbox_message *answer = outbox_take(&nodes[1].outbox);
     struct measured measured;
     assert_non_null(answer);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/dryrun.h"
+#include "collective/planners.h"
 
 /* One call, made by all members. */
 struct trial {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events come out by time, and in the order they were added where times are equal. */
-#include "collective/agenda.h"
+#include "collective/drystate.h"
 #include "core/prng.h"
 #include "support/suite.h"
 

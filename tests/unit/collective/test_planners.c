@@ -19,8 +19,7 @@ static bool can(const struct trial *t)
 {
     size_t *column = calloc((size_t)t->call.size, sizeof *column);
     struct plan_call call = trial_call(t, t->call.root, column);
-    const struct planner *planner = planner_of(t->call.algo);
-    bool can = planner && planner->can(&call);
+    bool can = planner_can(planner_of(t->call.algo), &call);
     free(column);
     return can;
 }

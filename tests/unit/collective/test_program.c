@@ -7,11 +7,37 @@
 #define SIZE_MEMBERS_MAX 9
 
 static const struct group_view no_view; /* the calls name their algorithm */
+static struct heap heap;
+static struct program_cache cache;
 
 static void no_idle_op(struct list *item)
 {
     (void)item;
     fail_msg("there is no idle operation");
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    heap_init(&heap, 0);
+    program_cache_init(&cache, &heap, no_idle_op);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    program_cache_fini(&cache);
+    assert_int_equal(heap.blocks, 0);
+    return 0;
+}
+
+static struct program *get_call(const struct plan_call *call)
+{
+    struct program *p = NULL;
+    struct error error;
+    assert_int_equal(program_get(&cache, call, &no_view, &p, &error), HEARTH_OK);
+    return p;
 }
 
 static struct plan_call call_of(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
@@ -120,7 +146,6 @@ static void check_program(const struct program *p)
 /* All members' programs of one call; false: this algorithm does not do it. */
 static bool check_call(struct plan_call *call)
 {
-    struct heap heap;
     struct program_cache caches[SIZE_MEMBERS_MAX];
     struct program *programs[SIZE_MEMBERS_MAX];
     struct error error;
@@ -225,28 +250,18 @@ TEST(indices_hold_for_large_counts)
     assert_false(flow_more(&flow, &at));
 }
 
-TEST(counts_of_parts_are_compared)
+TEST_WITH(counts_of_parts_are_compared, setup, teardown)
 {
-    struct heap heap;
-    struct program_cache cache;
-    struct program *a, *b, *c;
-    struct error error;
     size_t counts[3] = {5, 0, 100};
-    heap_init(&heap, 0);
-    program_cache_init(&cache, &heap, no_idle_op);
     struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 3, 0);
     call.out_counts = counts;
-    assert_int_equal(program_get(&cache, &call, &no_view, &a, &error), HEARTH_OK);
+    struct program *a = get_call(&call);
     assert_ptr_not_equal(a->call.out_counts, counts); /* its own copy */
     size_t same[3] = {5, 0, 100};
     call.out_counts = same;
-    assert_int_equal(program_get(&cache, &call, &no_view, &b, &error), HEARTH_OK);
-    assert_ptr_equal(a, b);
+    assert_ptr_equal(get_call(&call), a);
     same[2] = 101;
-    assert_int_equal(program_get(&cache, &call, &no_view, &c, &error), HEARTH_OK);
-    assert_ptr_not_equal(a, c);
-    program_cache_fini(&cache);
-    assert_int_equal(heap.blocks, 0);
+    assert_ptr_not_equal(get_call(&call), a);
 }
 
 /* ---- the cache ---- */
@@ -262,32 +277,25 @@ static void count_freed(struct list *item)
     freed++;
 }
 
-static struct program *get(struct program_cache *cache, size_t count)
+static struct program *get(size_t count)
 {
-    struct program *p = NULL;
-    struct error error;
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, count);
-    assert_int_equal(program_get(cache, &call, &no_view, &p, &error), HEARTH_OK);
-    return p;
+    return get_call(&call);
 }
 
-static bool is_cached(struct program_cache *cache, struct heap *heap, size_t count)
+static bool is_cached(size_t count)
 {
-    uint64_t calls = heap->calls;
-    (void)get(cache, count);
-    return heap->calls == calls;
-}
-
-TEST(equal_calls_share_a_program)
-{
-    struct heap heap;
-    struct program_cache cache;
-    heap_init(&heap, 0);
-    program_cache_init(&cache, &heap, no_idle_op);
-    struct program *first = get(&cache, 100);
-    get(&cache, 101);
     uint64_t calls = heap.calls;
-    assert_ptr_equal(get(&cache, 100), first);
+    (void)get(count);
+    return heap.calls == calls;
+}
+
+TEST_WITH(equal_calls_share_a_program, setup, teardown)
+{
+    struct program *first = get(100);
+    get(101);
+    uint64_t calls = heap.calls;
+    assert_ptr_equal(get(100), first);
     assert_int_equal(heap.calls, calls);
     assert_int_equal(cache.count, 2);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 100);
@@ -298,71 +306,50 @@ TEST(equal_calls_share_a_program)
     others[3].acc_len = 8;
     others[4].rank_order = true;
     others[4].algo = HEARTH_ALGO_DIRECT;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct program *other;
-        struct error error;
-        assert_int_equal(program_get(&cache, &others[i], &no_view, &other, &error), HEARTH_OK);
-        assert_ptr_not_equal(other, first);
-    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_ptr_not_equal(get_call(&others[i]), first);
     assert_int_equal(cache.count, 7);
-    program_cache_fini(&cache);
-    assert_int_equal(heap.blocks, 0);
 }
 
-TEST(the_cache_is_trimmed_by_last_use)
+TEST_WITH(the_cache_is_trimmed_by_last_use, setup, teardown)
 {
-    struct heap heap;
-    struct program_cache cache;
-    heap_init(&heap, 0);
-    program_cache_init(&cache, &heap, no_idle_op);
     for (size_t i = 1; i <= PROGRAM_CACHE_MAX; i++)
-        get(&cache, i);
+        get(i);
     uint64_t full = heap.blocks;
     assert_int_equal(cache.count, PROGRAM_CACHE_MAX);
-    assert_true(is_cached(&cache, &heap, 1)); /* and so it is the youngest now */
-    get(&cache, 1000);
+    assert_true(is_cached(1)); /* and so it is the youngest now */
+    get(1000);
     assert_int_equal(cache.count, PROGRAM_CACHE_MAX);
-    assert_true(is_cached(&cache, &heap, 1));
-    assert_true(is_cached(&cache, &heap, 3));
-    assert_false(is_cached(&cache, &heap, 2)); /* the oldest went */
+    assert_true(is_cached(1));
+    assert_true(is_cached(3));
+    assert_false(is_cached(2)); /* the oldest went */
     for (size_t i = 2000; i < 3000; i++)
-        get(&cache, i);
+        get(i);
     assert_int_equal(cache.count, PROGRAM_CACHE_MAX);
     assert_true(heap.blocks <= full + 64); /* plans of a few more lanes */
-    program_cache_fini(&cache);
-    assert_int_equal(heap.blocks, 0);
 }
 
-TEST(programs_in_use_stay)
+TEST_WITH(programs_in_use_stay, setup, teardown)
 {
-    struct heap heap;
-    struct program_cache cache;
-    heap_init(&heap, 0);
-    program_cache_init(&cache, &heap, no_idle_op);
     struct program *used[PROGRAM_CACHE_MAX + 10];
     for (size_t i = 0; i < PROGRAM_CACHE_MAX + 10; i++) {
-        used[i] = get(&cache, i + 1);
+        used[i] = get(i + 1);
         used[i]->users = 1;
     }
     for (size_t i = 0; i < PROGRAM_CACHE_MAX + 10; i++)
-        assert_ptr_equal(get(&cache, i + 1), used[i]);
+        assert_ptr_equal(get(i + 1), used[i]);
     for (size_t i = 0; i < PROGRAM_CACHE_MAX + 10; i++)
         used[i]->users = 0;
-    get(&cache, 1000); /* now they go */
+    get(1000); /* now they go */
     assert_int_equal(cache.count, PROGRAM_CACHE_MAX);
-    program_cache_fini(&cache);
-    assert_int_equal(heap.blocks, 0);
 }
 
-TEST(idle_operations_go_with_their_program)
+TEST_WITH(idle_operations_go_with_their_program, setup, teardown)
 {
-    struct heap heap;
-    struct program_cache cache;
-    heap_init(&heap, 0);
-    program_cache_init(&cache, &heap, count_freed);
+    cache.op_free = count_freed;
     freed = 0;
     for (size_t i = 1; i <= PROGRAM_CACHE_MAX + 5; i++) {
-        struct program *p = get(&cache, i);
+        struct program *p = get(i);
         for (int k = 0; k < 2; k++) {
             struct idle_op *op = malloc(sizeof *op);
             assert_non_null(op);
@@ -373,7 +360,6 @@ TEST(idle_operations_go_with_their_program)
     assert_int_equal(freed, 10);
     program_cache_fini(&cache);
     assert_int_equal(freed, 2 * (PROGRAM_CACHE_MAX + 5));
-    assert_int_equal(heap.blocks, 0);
 }
 
 TEST(no_memory_leaves_nothing_behind)
@@ -385,12 +371,9 @@ TEST(no_memory_leaves_nothing_behind)
             call.in_counts = call.out_counts = counts;
         int64_t after = 0;
         for (int status = HEARTH_NO_MEMORY; status != HEARTH_OK; after++) {
-            struct heap heap;
-            struct program_cache cache;
             struct program *p;
             struct error error = {0};
-            heap_init(&heap, 0);
-            program_cache_init(&cache, &heap, no_idle_op);
+            setup(NULL);
             atomic_store(&heap.fail_after, after);
             status = program_get(&cache, &call, &no_view, &p, &error);
             if (status == HEARTH_UNSUPPORTED)
@@ -401,8 +384,7 @@ TEST(no_memory_leaves_nothing_behind)
                 assert_int_equal(heap.blocks, 0);
                 assert_int_equal(cache.count, 0);
             }
-            program_cache_fini(&cache);
-            assert_int_equal(heap.blocks, 0);
+            teardown(NULL);
         }
     }
 }

@@ -53,7 +53,7 @@ TEST(test_right_in_any_order)
             shuffle(&prng, order, size);
             for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
                 struct trial t = trial_of(&prng, (enum plan_kind)kind, size, order);
-                if (!planner_of(HEARTH_ALGO_RING)->can(&t.call))
+                if (!planner_can(&planner_ring, &t.call))
                     continue;
                 t.in_place = again % 2 != 0;
                 trial_run(&t, &result, NULL);

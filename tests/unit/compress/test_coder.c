@@ -55,7 +55,7 @@ static void fill(struct member *m, enum hearth_dtype dtype, enum numbers kind, u
         for (size_t i = 0; i < count; i++)
             ((double *)(void *)m->x)[i] = (double)numbers[i] * 1.0000000001;
     else
-        sets[0]->narrow[dtype](m->x, numbers, count);
+        sets[0]->narrow(dtype, m->x, numbers, count);
     if (dtype == HEARTH_F16) /* what was beyond f16 */
         for (size_t i = 0; i < count; i++)
             if ((load_u16(m->x + 2 * i) & 0x7c00) == 0x7c00)
@@ -79,7 +79,7 @@ static double element(const uint8_t *bytes, enum hearth_dtype dtype, size_t i)
     float wide;
     if (dtype == HEARTH_F64)
         return ((const double *)(const void *)bytes)[i];
-    sets[0]->widen[dtype](&wide, bytes + i * dtype_size(dtype), 1);
+    sets[0]->widen(dtype, &wide, bytes + i * dtype_size(dtype), 1);
     return (double)wide;
 }
 
@@ -259,7 +259,7 @@ TEST(results_are_rounded_to_the_type)
                 float mean = numbers[i] / 3;
                 uint16_t narrow = 0;
                 if (dtype_size(dtypes[d]) == 2) {
-                    sets[0]->narrow[dtypes[d]](&narrow, &mean, 1);
+                    sets[0]->narrow(dtypes[d], &narrow, &mean, 1);
                     assert_int_equal(load_u16(result + 2 * i), narrow);
                 } else {
                     assert_true(element(result, dtypes[d], i) == (double)mean);
@@ -378,7 +378,7 @@ static void put_f32(struct member *m, enum hearth_dtype dtype, size_t at, float 
     if (dtype == HEARTH_F64)
         ((double *)(void *)m->x)[at] = (double)value;
     else
-        sets[0]->narrow[dtype](m->x + at * dtype_size(dtype), &value, 1);
+        sets[0]->narrow(dtype, m->x + at * dtype_size(dtype), &value, 1);
 }
 
 /* The block that holds it is sent as zeros, or what is nearest; the others as ever. */

@@ -131,8 +131,8 @@ TEST(halves_are_chosen_with_their_residual)
 {
     static uint16_t halves[COUNT_MAX];
     fill(NUMBERS_GAUSS, 31, 5000);
-    sets[0]->narrow[HEARTH_BF16](halves, x, 5000);
-    sets[0]->widen[HEARTH_BF16](x, halves, 5000);
+    sets[0]->narrow(HEARTH_BF16, halves, x, 5000);
+    sets[0]->widen(HEARTH_BF16, x, halves, 5000);
     for (size_t i = 0; i < 5000; i++)
         acc[i] = x[i] + e[i];
     numbers_largest(acc, 5000, 50, expected);

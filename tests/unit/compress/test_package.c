@@ -54,7 +54,7 @@ static double element(enum hearth_dtype dtype, const void *x, size_t i)
         memcpy(&wide, (const char *)x + i * 8, 8);
         return wide;
     }
-    kernels_best()->widen[dtype](&narrow, (const char *)x + i * dtype_size(dtype), 1);
+    kernels_best()->widen(dtype, &narrow, (const char *)x + i * dtype_size(dtype), 1);
     return narrow;
 }
 
@@ -69,7 +69,7 @@ static void fill(enum hearth_dtype dtype, void *x, size_t count, uint64_t seed)
         if (dtype == HEARTH_F64)
             memcpy((char *)x + i * 8, &wide, 8);
         else
-            kernels_best()->narrow[dtype]((char *)x + i * dtype_size(dtype), &narrow, 1);
+            kernels_best()->narrow(dtype, (char *)x + i * dtype_size(dtype), &narrow, 1);
     }
 }
 
@@ -438,7 +438,7 @@ TEST(golden_packages_are_made_and_read_for_ever)
             if (goldens[g].dtype == HEARTH_F64)
                 memcpy(at, &wide, 8);
             else
-                kernels_best()->narrow[goldens[g].dtype](at, &narrow, 1);
+                kernels_best()->narrow(goldens[g].dtype, at, &narrow, 1);
         }
         assert_good(&b, goldens[g].codec, encode(&b, NULL));
         assert_string_equal(items[g].name, goldens[g].name);

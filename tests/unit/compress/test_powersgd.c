@@ -198,7 +198,7 @@ static double number_at(enum hearth_dtype dtype, const void *x, size_t at)
         memcpy(&single, &bits, sizeof single);
         return (double)single;
     case HEARTH_F16:
-        kernels_named("scalar")->widen[HEARTH_F16](&single, (const uint16_t *)x + at, 1);
+        kernels_named("scalar")->widen(HEARTH_F16, &single, (const uint16_t *)x + at, 1);
         return (double)single;
     default:
         return (double)((const float *)x)[at];
@@ -211,7 +211,7 @@ static void number_put(enum hearth_dtype dtype, void *x, size_t at, double numbe
     if (dtype == HEARTH_F64)
         ((double *)x)[at] = number;
     else
-        kernels_named("scalar")->narrow[dtype]((char *)x + at * dtype_size(dtype), &single, 1);
+        kernels_named("scalar")->narrow(dtype, (char *)x + at * dtype_size(dtype), &single, 1);
 }
 
 static enum hearth_dtype residual_type(const struct step *s)

@@ -135,7 +135,7 @@ static void tensor_fill(struct tensor *t, enum hearth_dtype dtype, float gain)
         }
         float narrow = (float)x;
         if (dtype == HEARTH_BF16) {
-            kernels_named("scalar")->narrow[HEARTH_BF16](&t->x.bf16[i], &narrow, 1);
+            kernels_named("scalar")->narrow(HEARTH_BF16, &t->x.bf16[i], &narrow, 1);
             narrow = bf16_value(t->x.bf16[i]);
         } else {
             t->x.f32[i] = narrow;
@@ -249,7 +249,7 @@ static void check_scatter(const struct kernels *kernels)
                 else if (dtypes[type] == HEARTH_F64)
                     tensor.left.f64[i] = (double)expected[i];
                 else
-                    kernels_named("scalar")->narrow[HEARTH_BF16](&tensor.left.bf16[i], &expected[i], 1);
+                    kernels_named("scalar")->narrow(HEARTH_BF16, &tensor.left.bf16[i], &expected[i], 1);
             assert_memory_equal(&tensor.x, &tensor.left, sizeof tensor.x);
         }
     }

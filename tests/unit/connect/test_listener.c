@@ -3,45 +3,18 @@
  */
 #include <sys/resource.h>
 
-#include "connect/listener.h"
 #include "core/prng.h"
+#include "listening.h"
 #include "os/clock.h"
-#include "os/random.h"
 #include "support/suite.h"
 
-#define GREETING_NS (5 * NS_PER_S)
-#define FLOOD       1000
-#define LOOKS_MAX   200
-
-static struct heap heap;
-static struct listener *listener;
-static uint64_t now_ns; /* the listener's time is ours */
-
-/* The cluster is drawn: another run of this test may have a unix socket too. */
-static struct listener_self self = {.instance = 0x11, .rank = 1};
-static struct greeting good = {
-    .kind = GREETING_GREET,
-    .from = 3,
-    .to = 1,
-    .from_instance = 0x33,
-    .to_instance = 0x11,
-};
+#define FLOOD 1000
 
 static int open_listener(void **state)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
-    struct error error;
-
     (void)state;
-    heap_init(&heap, 0);
-    now_ns = clock_real();
-    if (random_bytes(&self.cluster, sizeof self.cluster))
-        return -1;
-    self.cluster |= 1;
-    good.cluster = self.cluster;
-    if (sock_addr_parse("127.0.0.1:0", 0, &setup.listen))
-        return -1;
-    return listener_open(&setup, &listener, &error);
+    self.credentials = NULL;
+    return listening_open();
 }
 
 static int close_listener(void **state)
@@ -51,88 +24,9 @@ static int close_listener(void **state)
     return heap.blocks == 0 ? 0 : -1;
 }
 
-static int come_from(const char *text)
-{
-    struct sock_addr to = half_open_addr(listener->half_open), from;
-    struct error error;
-    int fd = -1, status = HEARTH_PENDING;
-
-    assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
-    assert_int_equal(sock_dial(&to, &from, &fd, &error), HEARTH_OK);
-    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
-        struct sock_wait wait = {.fd = fd, .want_send = true};
-        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
-        status = sock_dialled(fd, &to, &error);
-    }
-    assert_int_equal(status, HEARTH_OK);
-    return fd;
-}
-
-static int come(void)
-{
-    return come_from("127.0.0.1:0");
-}
-
-static void say(int fd, const void *bytes, size_t len)
-{
-    uint8_t copy[GREETING_LEN];
-    struct iovec piece = {copy, len};
-
-    memcpy(copy, bytes, len);
-    assert_int_equal(sock_send(fd, &piece, 1), (int)len);
-}
-
-static void greet(int fd, const struct greeting *g)
-{
-    uint8_t bytes[GREETING_LEN];
-
-    greeting_encode(g, bytes);
-    say(fd, bytes, sizeof bytes);
-}
-
-/* Whether the listener closed the socket without a word. The listener's time stands still. */
-static bool sent_away(int fd)
-{
-    uint8_t byte;
-    struct iovec piece = {&byte, 1};
-
-    for (int i = 0; i < LOOKS_MAX; i++) {
-        struct sock_wait wait = {.fd = fd, .want_recv = true};
-        half_open_pump(listener->half_open, now_ns);
-        if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0)
-            return sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST;
-    }
-    return false;
-}
-
-/* Pumps until so many stand there. */
-static void assert_standing(int count)
-{
-    for (int i = 0; i < LOOKS_MAX && half_open_strangers(listener->half_open) != count; i++) {
-        struct sock_wait items[HALF_OPEN_WAITS_MAX];
-        uint64_t deadline_ns = NEVER_NS;
-        size_t waits = half_open_waits(listener->half_open, items, HALF_OPEN_WAITS_MAX, &deadline_ns);
-        (void)sock_wait(items, waits, clock_real() + 50 * NS_PER_MS);
-        half_open_pump(listener->half_open, now_ns);
-    }
-    assert_int_equal(half_open_strangers(listener->half_open), count);
-}
-
-static bool taken(struct incoming *incoming)
-{
-    for (int i = 0; i < LOOKS_MAX; i++) {
-        struct sock_wait wait = {.fd = half_open_fd(listener->half_open), .want_recv = true};
-        half_open_pump(listener->half_open, now_ns);
-        if (listener_take(listener, incoming))
-            return true;
-        (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
-    }
-    return false;
-}
-
 TEST_WITH(a_taken_port_moves_to_the_next, open_listener, close_listener)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS, .port_tries = 8};
+    struct half_open_setup setup = {.heap = &heap, .patience_ns = GREETING_NS, .port_tries = 8};
     struct listener *other = NULL;
     struct error error;
 
@@ -152,7 +46,7 @@ TEST_WITH(a_taken_port_moves_to_the_next, open_listener, close_listener)
 
 TEST_WITH(a_listener_without_a_port_is_quiet, open_listener, close_listener)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct half_open_setup setup = {.heap = &heap, .patience_ns = GREETING_NS};
     struct sock_wait items[HALF_OPEN_WAITS_MAX];
     uint64_t deadline_ns = NEVER_NS;
     struct listener *none = NULL;
@@ -203,7 +97,7 @@ TEST_WITH(garbage_is_not_answered, open_listener, close_listener)
             bytes[0] = 'h';
         int fd = come();
         say(fd, bytes, i % 2 ? sizeof bytes : 1 + (size_t)i % 30);
-        assert_true(sent_away(fd));
+        assert_int_equal(closed_after(fd), 0);
         sock_close(fd);
     }
     assert_standing(0);
@@ -221,7 +115,7 @@ TEST_WITH(who_means_somebody_else_is_not_answered, open_listener, close_listener
         for (int i = 0; i < 4; i++) {
             int fd = come();
             greet(fd, &bad[i]);
-            assert_true(sent_away(fd));
+            assert_int_equal(closed_after(fd), 0);
             sock_close(fd);
         }
         listener_receive(listener, &self);
@@ -281,8 +175,7 @@ TEST_WITH(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener, clo
     sock_close(fd);
     now_ns += GREETING_NS;
     assert_standing(0);
-    for (int i = 0; i < FLOOD; i++)
-        sock_close(fds[i]);
+    close_all(fds, FLOOD);
 }
 
 /* A member that is slow to greet keeps its place, whatever another address does. */
@@ -303,8 +196,7 @@ TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
     assert_true(taken(&incoming));
     secure_stream_close(incoming.stream);
     sock_close(member);
-    for (int i = 0; i < 4 * HALF_OPEN_PLACES; i++)
-        sock_close(fds[i]);
+    close_all(fds, 4 * HALF_OPEN_PLACES);
 }
 
 TEST_WITH(afterwards_members_are_refused, open_listener, close_listener)
@@ -330,7 +222,7 @@ TEST_WITH(afterwards_members_are_refused, open_listener, close_listener)
     assert_int_equal(answer.kind, GREETING_REFUSE);
     assert_int_equal(answer.reason, GREETING_JOINED);
     assert_int_equal(answer.to, 3);
-    assert_true(sent_away(fd));
+    assert_int_equal(closed_after(fd), 0);
     sock_close(fd);
 }
 

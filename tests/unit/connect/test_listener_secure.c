@@ -4,51 +4,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "connect/listener.h"
 #include "core/prng.h"
+#include "listening.h"
 #include "os/clock.h"
-#include "os/random.h"
-#include "security/admission.h"
-#include "support/persons.h"
 #include "support/suite.h"
 
-#define GREETING_NS (5 * NS_PER_S)
-#define HELLO_MAX   2048
-#define ALERT_LEN   7 /* of TLS: all that a wrong knock is worth */
+#define HELLO_MAX 2048
+#define ALERT_LEN 7 /* of TLS: all that a wrong knock is worth */
 
-static struct heap heap, incoming_heap; /* of the listener; of those who come */
-static struct listener *listener;
-static struct notes notes;
-static uint64_t now_ns;                     /* the listener's time is ours */
+static struct heap incoming_heap;           /* of those who come */
 static struct credentials *ann, *bob, *eve; /* ann keeps the listener; eve has another secret */
-static struct listener_self self = {.instance = 0x11, .rank = 1};
-static struct greeting good = {
-    .kind = GREETING_GREET,
-    .from = 3,
-    .to = 1,
-    .from_instance = 0x33,
-    .to_instance = 0x11,
-};
 
 static int open_listener(void **state)
 {
-    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
-    struct error error;
-
     (void)state;
-    heap_init(&heap, 0);
     heap_init(&incoming_heap, 0);
-    setup.log = notes_log(&notes, "HEARTH-STRANGER");
     ann = person(&incoming_heap, 1, 0x11);
     bob = person(&incoming_heap, 1, 0x33);
     eve = person(&incoming_heap, 2, 0x33);
-    now_ns = clock_real();
-    if (random_bytes(&self.cluster, sizeof self.cluster))
-        return -1;
-    self.cluster |= 1;
     self.credentials = ann;
-    good.cluster = self.cluster;
-    if (sock_addr_parse("127.0.0.1:0", 0, &setup.listen) || listener_open(&setup, &listener, &error))
+    if (listening_open())
         return -1;
     listener_receive(listener, &self);
     return 0;
@@ -66,27 +41,10 @@ static int close_listener(void **state)
 
 /* ---- those who come ---- */
 
-static int come_from(const char *text)
-{
-    struct sock_addr to = half_open_addr(listener->half_open), from;
-    struct error error;
-    int fd = -1, status = HEARTH_PENDING;
-
-    assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
-    assert_int_equal(sock_dial(&to, &from, &fd, &error), HEARTH_OK);
-    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
-        struct sock_wait wait = {.fd = fd, .want_send = true};
-        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
-        status = sock_dialled(fd, &to, &error);
-    }
-    assert_int_equal(status, HEARTH_OK);
-    return fd;
-}
-
 static struct secure_stream *secure_stream_to(int fd, const struct credentials *who,
                                               const struct knock_target *whom)
 {
-    struct secure_stream_setup setup = {
+    struct session_setup setup = {
         .heap = &incoming_heap, .credentials = who, .role = CHANNEL_DIALS, .to = *whom};
     struct secure_stream *stream = NULL;
 
@@ -100,15 +58,6 @@ static struct secure_stream *secure_stream_on(int fd, const struct credentials *
     struct knock_target of_ann = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
 
     return secure_stream_to(fd, who, &of_ann);
-}
-
-static void say(int fd, const void *bytes, size_t len)
-{
-    uint8_t copy[4096];
-    struct iovec piece = {copy, len};
-
-    memcpy(copy, bytes, len);
-    assert_int_equal(sock_send(fd, &piece, 1), (int)len);
 }
 
 /* Pumps both ends until the handshake has come to an end: how. */
@@ -126,19 +75,6 @@ static int shake(struct secure_stream *stream, struct error *error)
     return status;
 }
 
-static bool is_taken(void *incoming)
-{
-    half_open_pump(listener->half_open, now_ns);
-    return listener_take(listener, incoming);
-}
-
-static bool none_stand(void *arg)
-{
-    (void)arg;
-    half_open_pump(listener->half_open, now_ns);
-    return half_open_strangers(listener->half_open) == 0;
-}
-
 static void assert_gets_in(struct secure_stream *stream)
 {
     struct incoming incoming;
@@ -149,28 +85,12 @@ static void assert_gets_in(struct secure_stream *stream)
         fail_msg("%s", error.text);
     greeting_encode(&good, bytes);
     assert_true(secure_stream_send(stream, bytes, sizeof bytes));
-    assert_true(look(is_taken, &incoming, -1));
+    assert_true(taken(&incoming));
     assert_int_equal(incoming.greeting.from, 3);
     assert_true(node_id_equal(&secure_stream_peer(incoming.stream)->node, &credentials_self(bob)->node));
     assert_int_equal(secure_stream_peer(incoming.stream)->instance, 0x33);
     secure_stream_close(incoming.stream);
     secure_stream_close(stream);
-}
-
-/* The listener closes it, whatever it has said before. The listener's time stands still. */
-static bool sent_away(int fd)
-{
-    uint8_t bytes[256];
-    struct iovec piece = {bytes, sizeof bytes};
-
-    for (int i = 0; i < LOOKS_MAX; i++) {
-        struct sock_wait wait = {.fd = fd, .want_recv = true};
-        half_open_pump(listener->half_open, now_ns);
-        if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0 &&
-            sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST)
-            return true;
-    }
-    return false;
 }
 
 /* ---- the tests ---- */
@@ -181,7 +101,7 @@ TEST_WITH(a_member_gets_in, open_listener, close_listener)
     struct error error;
     int fd = -1;
 
-    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+    assert_gets_in(secure_stream_on(come(), bob));
     assert_int_equal(listener_open_local(listener, &error), HEARTH_OK);
     listener_local_addr(self.cluster, self.rank, &addr);
     assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_OK);
@@ -194,7 +114,7 @@ TEST_WITH(who_has_another_secret_is_told_and_named, open_listener, close_listene
     struct error error;
 
     for (int i = 0; i < 3; i++) {
-        struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), eve);
+        struct secure_stream *stream = secure_stream_on(come(), eve);
         assert_int_equal(shake(stream, &error), HEARTH_PEER_LOST);
         assert_non_null(strstr(error.text, "another secret"));
         secure_stream_close(stream);
@@ -202,17 +122,15 @@ TEST_WITH(who_has_another_secret_is_told_and_named, open_listener, close_listene
     assert_int_equal(notes.warnings, 1);
     assert_non_null(strstr(notes.last, "127.0.0.1:"));
     assert_non_null(strstr(notes.last, "another secret"));
-    assert_int_equal(half_open_put_off(listener->half_open), 0);
+    assert_int_equal(half_open_admissions(listener->half_open)->refused, 0);
 }
 
 TEST_WITH(who_is_plain_is_named, open_listener, close_listener)
 {
-    uint8_t bytes[GREETING_LEN];
-    int fd = come_from("127.0.0.1:0");
+    int fd = come();
 
-    greeting_encode(&good, bytes);
-    say(fd, bytes, sizeof bytes);
-    assert_true(sent_away(fd));
+    greet(fd, &good);
+    assert_true(closed_after(fd) >= 0);
     sock_close(fd);
     assert_int_equal(notes.warnings, 1);
     assert_non_null(strstr(notes.last, "it is plain"));
@@ -230,12 +148,12 @@ TEST_WITH(garbage_is_sent_away, open_listener, close_listener)
         bytes[0] |= 1; /* no 'H', and nothing of TLS but by the next line */
         if (i % 2)     /* it begins well */
             memcpy(bytes, (uint8_t[]){0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, 11);
-        int fd = come_from("127.0.0.1:0");
+        int fd = come();
         say(fd, bytes, sizeof bytes);
-        assert_true(sent_away(fd));
+        assert_true(closed_after(fd) >= 0);
         sock_close(fd);
     }
-    assert_true(look(none_stand, NULL, -1));
+    assert_standing(0);
     assert_int_equal(notes.warnings, 1);
 }
 
@@ -243,8 +161,8 @@ TEST_WITH(garbage_is_sent_away, open_listener, close_listener)
 TEST_WITH(who_is_slow_must_go, open_listener, close_listener)
 {
     static uint8_t hello[4096];
-    int fds[2], slow = come_from("127.0.0.1:0"), silent = come_from("127.0.0.1:0");
-    struct secure_stream *half = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    int fds[2], slow = come(), silent = come();
+    struct secure_stream *half = secure_stream_on(come(), bob);
     struct iovec piece = {hello, sizeof hello};
     uint64_t bytes = heap.bytes;
     struct error error;
@@ -263,7 +181,7 @@ TEST_WITH(who_is_slow_must_go, open_listener, close_listener)
     assert_int_equal(half_open_strangers(listener->half_open), 3);
     assert_true(heap.bytes > bytes);
     now_ns += GREETING_NS;
-    assert_true(look(none_stand, NULL, -1));
+    assert_standing(0);
     assert_true(heap.bytes == bytes);
     assert_int_equal(notes.warnings, 0); /* slowness is nobody's concern */
     secure_stream_close(half);
@@ -284,7 +202,7 @@ TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
     int member = come_from("127.0.0.2:0");
     half_open_pump(listener->half_open, now_ns);
     for (int i = 0; i < FLOOD; i++) {
-        flood[i] = secure_stream_on(come_from("127.0.0.1:0"), bob);
+        flood[i] = secure_stream_on(come(), bob);
         if (i % 2)
             assert_int_equal(secure_stream_pump(flood[i], &error), HEARTH_PENDING); /* its hello, no more */
         half_open_pump(listener->half_open, now_ns);
@@ -295,8 +213,34 @@ TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
     assert_gets_in(secure_stream_on(member, bob));
     for (int i = 0; i < FLOOD; i++)
         secure_stream_close(flood[i]);
-    assert_true(look(none_stand, NULL, -1));
+    assert_standing(0);
     assert_true(heap.bytes == bytes);
+}
+
+/* A handshake that has begun well is not evicted by others of its address, for a while. */
+TEST_WITH(a_handshake_is_not_disturbed, open_listener, close_listener)
+{
+    for (int late = 0; late < 2; late++) {
+        struct secure_stream *begun = secure_stream_on(come(), bob);
+        int fds[2 * HALF_OPEN_PLACES];
+        struct error error;
+
+        assert_int_equal(secure_stream_pump(begun, &error), HEARTH_PENDING);
+        half_open_pump(listener->half_open, now_ns);
+        now_ns += late ? NS_PER_S : 0;
+        for (int i = 0; i < 2 * HALF_OPEN_PLACES; i++) {
+            fds[i] = come();
+            half_open_pump(listener->half_open, now_ns);
+        }
+        if (late) {
+            assert_int_equal(shake(begun, &error), HEARTH_PEER_LOST);
+            secure_stream_close(begun);
+        } else {
+            assert_gets_in(begun);
+        }
+        close_all(fds, 2 * HALF_OPEN_PLACES);
+        assert_standing(0);
+    }
 }
 
 /* Whoever has a hello that knows the secret can make us work: a bounded number of times. */
@@ -305,18 +249,18 @@ static void assert_rationed(const struct knock_target *whom, int at_most)
     struct error error;
     int status = HEARTH_PENDING, count = 0;
 
-    while (half_open_put_off(listener->half_open) == 0 && count < at_most + 2) {
-        struct secure_stream *stream = secure_stream_to(come_from("127.0.0.1:0"), bob, whom);
+    while (half_open_admissions(listener->half_open)->refused == 0 && count < at_most + 2) {
+        struct secure_stream *stream = secure_stream_to(come(), bob, whom);
         assert_int_equal(secure_stream_pump(stream, &error), HEARTH_PENDING);
-        uint64_t before = half_open_put_off(listener->half_open);
-        for (int i = 0; i < LOOKS_MAX && half_open_put_off(listener->half_open) == before; i++) {
+        uint64_t before = half_open_admissions(listener->half_open)->refused;
+        for (int i = 0; i < LOOKS_MAX && half_open_admissions(listener->half_open)->refused == before; i++) {
             struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
             half_open_pump(listener->half_open, now_ns);
             if (sock_wait(&wait, 1, clock_real() + NS_PER_MS) > 0)
                 break;
         }
         count++;
-        if (half_open_put_off(listener->half_open) > 0)
+        if (half_open_admissions(listener->half_open)->refused > 0)
             status = shake(stream, &error);
         secure_stream_close(stream);
     }
@@ -326,7 +270,7 @@ static void assert_rationed(const struct knock_target *whom, int at_most)
     assert_gets_in(
         secure_stream_on(come_from("127.0.0.2:0"), bob)); /* what another has used up is not its own */
     now_ns += NS_PER_S;
-    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+    assert_gets_in(secure_stream_on(come(), bob));
 }
 
 TEST_WITH(handshakes_are_rationed, open_listener, close_listener)
@@ -357,25 +301,24 @@ static size_t harvest(const struct knock_target *to, uint8_t bytes[static HELLO_
     return (size_t)len;
 }
 
-/* How many bytes the listener answers before it closes. */
+/* How many bytes the listener answers. One that gets an answer says nothing more. */
 static size_t answer_to(const uint8_t *hello, size_t len)
 {
-    int fd = come_from("127.0.0.1:0");
+    int fd = come(), got = 0;
     uint8_t bytes[HELLO_MAX];
-    size_t got = 0;
 
     say(fd, hello, len);
-    for (int i = 0; i < LOOKS_MAX; i++) {
+    for (int i = 0; i < LOOKS_MAX && got <= HELLO_MAX / 8; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
         half_open_pump(listener->half_open, now_ns);
         (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
         ssize_t more = read(fd, bytes, sizeof bytes);
-        if (more == 0 || got > sizeof bytes / 8)
+        if (more == 0)
             break;
-        got += more > 0 ? (size_t)more : 0;
+        got += more > 0 ? (int)more : 0;
     }
     sock_close(fd);
-    return got;
+    return (size_t)got;
 }
 
 /* A stranger had itself dialled, and spends at the listener what it has heard. */
@@ -388,15 +331,15 @@ TEST_WITH(knocks_at_others_are_worth_nothing_here, open_listener, close_listener
     assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
     for (int i = 0; i < 40; i++)
         assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
-    assert_int_equal(half_open_put_off(listener->half_open), 0);
+    assert_int_equal(half_open_admissions(listener->half_open)->refused, 0);
     assert_in_range(answer_to(hello, harvest(&here, hello)), 100, HELLO_MAX); /* what members may say */
-    assert_gets_in(secure_stream_to(come_from("127.0.0.1:0"), bob, &here));
+    assert_gets_in(secure_stream_to(come(), bob, &here));
 }
 
 /* A node that is joined makes no handshakes: who stands there, and who comes, is closed. */
 TEST_WITH(afterwards_nobody_is_heard, open_listener, close_listener)
 {
-    struct secure_stream *early = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    struct secure_stream *early = secure_stream_on(come(), bob);
     struct error error;
 
     assert_int_equal(secure_stream_pump(early, &error), HEARTH_PENDING);
@@ -404,7 +347,7 @@ TEST_WITH(afterwards_nobody_is_heard, open_listener, close_listener)
     listener_settle(listener);
     assert_int_equal(half_open_strangers(listener->half_open), 0);
     uint64_t calls = heap.calls;
-    struct secure_stream *late = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    struct secure_stream *late = secure_stream_on(come(), bob);
     assert_int_equal(shake(late, &error), HEARTH_PEER_LOST);
     assert_true(heap.calls == calls);
     secure_stream_close(early);
@@ -415,12 +358,12 @@ TEST_WITH(without_memory_strangers_are_closed, open_listener, close_listener)
 {
     for (int after = 0; after < 6; after++) {
         heap.fail_after = after;
-        struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), bob);
+        struct secure_stream *stream = secure_stream_on(come(), bob);
         struct error error;
         assert_int_not_equal(shake(stream, &error), HEARTH_PENDING);
         secure_stream_close(stream);
-        assert_true(look(none_stand, NULL, -1));
+        assert_standing(0);
     }
     heap.fail_after = -1;
-    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+    assert_gets_in(secure_stream_on(come(), bob));
 }

@@ -26,7 +26,7 @@ static struct pipe p;
 
 static struct secure_stream *open_end(enum channel_role role, const struct credentials *credentials, int fd)
 {
-    struct secure_stream_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
+    struct session_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
     struct secure_stream *stream = NULL;
 
     assert_int_equal(secure_stream_open(&setup, fd, &stream), HEARTH_OK);
@@ -148,11 +148,10 @@ static void exchange(struct secure_stream *from, struct secure_stream *to, size_
     assert_int_equal(secure_stream_recv(to, in, 1), 0);
 }
 
-static void they_talk(void **state)
+TEST_BOTH(they_talk, set_up, tear_down)
 {
     static const size_t lens[] = {MESSAGE, 1, 4108, SECURE_STREAM_MESSAGE_MAX};
 
-    (void)state;
     open_proven(4096);
     for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         exchange(p.dialler, p.listener, lens[i], 4096);
@@ -160,9 +159,8 @@ static void they_talk(void **state)
     }
 }
 
-static void byte_by_byte_too(void **state)
+TEST_BOTH(byte_by_byte_too, set_up, tear_down)
 {
-    (void)state;
     for (size_t max = 1; max <= 7; max += 3) {
         open_proven(max);
         exchange(p.dialler, p.listener, MESSAGE, max);
@@ -171,9 +169,8 @@ static void byte_by_byte_too(void **state)
     }
 }
 
-static void they_know_each_other(void **state)
+TEST_BOTH(they_know_each_other, set_up, tear_down)
 {
-    (void)state;
     open_proven(4096);
     if (!secure) {
         assert_null(secure_stream_peer(p.dialler));
@@ -220,14 +217,13 @@ static void release(struct secure_stream **stream, int *fd, struct records **rec
 }
 
 /* The lower rank's decision and its first frame may come in one piece. */
-static void what_follows_is_left_to_the_transport(void **state)
+TEST_BOTH(what_follows_is_left_to_the_transport, set_up, tear_down)
 {
     uint8_t out[MESSAGE], in[MESSAGE], frame[RECORD_MAX];
     struct records *records[2] = {NULL, NULL};
     int fds[2] = {-1, -1};
     size_t got = 0;
 
-    (void)state;
     open_proven(4096);
     fill(out, sizeof out, 0);
     assert_true(secure_stream_send(p.dialler, out, sizeof out));
@@ -255,13 +251,12 @@ static void what_follows_is_left_to_the_transport(void **state)
     }
 }
 
-static void unread_bytes_stay_in_the_secure_stream(void **state)
+TEST_SECURE(unread_bytes_stay_in_the_secure_stream, set_up, tear_down)
 {
     uint8_t out[MESSAGE], in[MESSAGE];
     struct records *records = NULL;
     int fd = -1;
 
-    (void)state;
     open_proven(4096);
     fill(out, sizeof out, 0);
     assert_true(secure_stream_send(p.dialler, out, sizeof out));
@@ -273,12 +268,11 @@ static void unread_bytes_stay_in_the_secure_stream(void **state)
 }
 
 /* A socket that takes no more: a message is taken whole or not at all, and what was taken arrives. */
-static void a_full_socket_cuts_no_message(void **state)
+TEST_PLAIN(a_full_socket_cuts_no_message, set_up, tear_down)
 {
     static uint8_t out[SECURE_STREAM_MESSAGE_MAX], in[SECURE_STREAM_MESSAGE_MAX];
     int count = 0;
 
-    (void)state;
     over_tcp = true;
     open_pipe(NULL, NULL);
     for (; count < 10000; count++) {
@@ -305,13 +299,12 @@ static void a_full_socket_cuts_no_message(void **state)
 }
 
 /* The same where the channel keeps what does not fit. */
-static void unsent_bytes_stay_in_the_secure_stream(void **state)
+TEST_SECURE(unsent_bytes_stay_in_the_secure_stream, set_up, tear_down)
 {
     static uint8_t out[SECURE_STREAM_MESSAGE_MAX];
     struct records *records = NULL;
     int count = 0, fd = -1;
 
-    (void)state;
     open_proven(4096);
     while (count < 10000 && secure_stream_send(p.dialler, out, sizeof out))
         count++;
@@ -333,11 +326,10 @@ static void unsent_bytes_stay_in_the_secure_stream(void **state)
     sock_close(fd);
 }
 
-static void an_end_that_goes_is_noticed(void **state)
+TEST_BOTH(an_end_that_goes_is_noticed, set_up, tear_down)
 {
     uint8_t byte;
 
-    (void)state;
     open_proven(4096);
     sock_close(p.middle[1]);
     p.middle[1] = -1;
@@ -345,13 +337,12 @@ static void an_end_that_goes_is_noticed(void **state)
 }
 
 /* And nobody waits for it to take what it was not sent. */
-static void an_end_that_goes_is_not_released(void **state)
+TEST_SECURE(an_end_that_goes_is_not_released, set_up, tear_down)
 {
     static uint8_t out[SECURE_STREAM_MESSAGE_MAX];
     struct records *records = NULL;
     int fd = -1;
 
-    (void)state;
     open_proven(4096);
     while (secure_stream_send(p.dialler, out, sizeof out))
         continue;
@@ -369,9 +360,8 @@ static void expect(int end, int status, const char *word)
                  word);
 }
 
-static void another_secret_is_refused_at_both_ends(void **state)
+TEST_SECURE(another_secret_is_refused_at_both_ends, set_up, tear_down)
 {
-    (void)state;
     open_pipe(eve, bob);
     settle(4096);
     expect(1, HEARTH_PROTOCOL, "another secret");
@@ -381,11 +371,10 @@ static void another_secret_is_refused_at_both_ends(void **state)
     assert_null(secure_stream_peer(p.listener));
 }
 
-static void a_plain_end_is_recognized(void **state)
+TEST_SECURE(a_plain_end_is_recognized, set_up, tear_down)
 {
     uint8_t bytes[MESSAGE] = {'H', 'G'};
 
-    (void)state;
     open_pipe(NULL, bob);
     assert_true(secure_stream_send(p.dialler, bytes, sizeof bytes));
     settle(4096);
@@ -405,9 +394,8 @@ static void a_plain_end_is_recognized(void **state)
     assert_true(secure_stream_mixed(p.dialler));
 }
 
-static void silence_that_ends_is_named(void **state)
+TEST_SECURE(silence_that_ends_is_named, set_up, tear_down)
 {
-    (void)state;
     open_pipe(ann, NULL);
     (void)step(4096);
     secure_stream_close(p.listener);
@@ -418,11 +406,10 @@ static void silence_that_ends_is_named(void **state)
     expect(0, HEARTH_PEER_LOST, "not plain?");
 }
 
-static void garbage_is_refused(void **state)
+TEST_SECURE(garbage_is_refused, set_up, tear_down)
 {
     struct prng prng;
 
-    (void)state;
     prng_init(&prng, 3);
     for (int i = 0; i < 50; i++) {
         uint8_t bytes[600];
@@ -441,13 +428,11 @@ static void garbage_is_refused(void **state)
     }
 }
 
-static void memory_that_ends_closes_the_socket(void **state)
+TEST_BOTH(memory_that_ends_closes_the_socket, set_up, tear_down)
 {
-    struct secure_stream_setup setup = {
-        .heap = &heap, .credentials = secure ? ann : NULL, .role = CHANNEL_DIALS};
+    struct session_setup setup = {.heap = &heap, .credentials = secure ? ann : NULL, .role = CHANNEL_DIALS};
     int status = HEARTH_NO_MEMORY, fds[2];
 
-    (void)state;
     for (int after = 0; status != HEARTH_OK; after++) {
         uint8_t byte;
         struct iovec piece = {&byte, 1};
@@ -460,35 +445,4 @@ static void memory_that_ends_closes_the_socket(void **state)
             assert_int_equal(sock_recv(fds[1], &piece, 1), HEARTH_PEER_LOST);
         sock_close(fds[1]);
     }
-}
-
-#define PLAIN(test)                                                                                          \
-    {                                                                                                        \
-        "plain: " #test, test, set_up, tear_down, NULL                                                       \
-    }
-#define SECURE(test)                                                                                         \
-    {                                                                                                        \
-        "secure: " #test, test, set_up, tear_down, &secure                                                   \
-    }
-#define BOTH(test) PLAIN(test), SECURE(test)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BOTH(they_talk),
-        BOTH(byte_by_byte_too),
-        BOTH(they_know_each_other),
-        BOTH(what_follows_is_left_to_the_transport),
-        SECURE(unread_bytes_stay_in_the_secure_stream),
-        SECURE(unsent_bytes_stay_in_the_secure_stream),
-        PLAIN(a_full_socket_cuts_no_message),
-        BOTH(an_end_that_goes_is_noticed),
-        SECURE(an_end_that_goes_is_not_released),
-        BOTH(memory_that_ends_closes_the_socket),
-        SECURE(another_secret_is_refused_at_both_ends),
-        SECURE(a_plain_end_is_recognized),
-        SECURE(silence_that_ends_is_named),
-        SECURE(garbage_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

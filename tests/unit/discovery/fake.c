@@ -113,9 +113,9 @@ const char *fake_found(char *line, size_t size, const char *key, const char *add
     return line;
 }
 
-struct announcement fake_self(unsigned instance)
+struct sighting fake_self(unsigned instance)
 {
-    struct announcement self = {.id = {.instance = instance}, .port = 52416, .name = "self"};
+    struct sighting self = {.id = {.instance = instance}, .port = 52416, .name = "self"};
 
     for (size_t i = 0; i < NAMESPACE_LEN; i++)
         self.space[i] = (uint8_t)(17 * i);

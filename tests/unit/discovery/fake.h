@@ -29,4 +29,4 @@ void fake_pump(struct fake *fake);            /* once, after waiting for somethi
 int fake_helper_pid(const struct fake *fake); /* as finder_text tells; 0: none */
 /* A `found` line, with its newline, for scripts. */
 const char *fake_found(char *line, size_t size, const char *key, const char *addr, unsigned instance);
-struct announcement fake_self(unsigned instance);
+struct sighting fake_self(unsigned instance);

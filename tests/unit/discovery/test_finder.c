@@ -56,7 +56,7 @@ TEST(sightings_come_and_go)
     assert_true(works(text, sizeof text));
     assert_non_null(strstr(text, "mdns works (helper "));
     fake_until_count(&fake, 2);
-    struct announcement self = fake_self(99);
+    struct sighting self = fake_self(99);
     finder_announce(fake.finder, &self, fake.now_ns);
     fake_until_count(&fake, 1);
     const struct sighting *list = finder_sightings(fake.finder, &count, &changed);
@@ -68,7 +68,7 @@ TEST(sightings_come_and_go)
 
 TEST(the_helper_is_told)
 {
-    struct announcement self = fake_self(7);
+    struct sighting self = fake_self(7);
 
     fake_open(&fake, "echo ready fake\nwhile read -r line; do echo \"warn got $line\"; done", NULL);
     finder_announce(fake.finder, &self, fake.now_ns);
@@ -149,7 +149,7 @@ TEST(a_long_life_makes_pauses_short_again)
     fake.now_ns += HELPER_LAST_NS;
     fake_until_logged(&fake, "mdns works");
     fake.now_ns += HELPER_HEALTH_NS;
-    struct announcement self = fake_self(1);
+    struct sighting self = fake_self(1);
     finder_announce(fake.finder, &self, fake.now_ns);
     fake_until_logged(&fake, "exit status 4; next try in 0.25 s");
     fake_close(&fake);
@@ -190,7 +190,7 @@ TEST(helpers_that_say_nothing_are_given_up)
 
 TEST(helpers_that_do_not_read_are_given_up)
 {
-    struct announcement self = fake_self(1);
+    struct sighting self = fake_self(1);
 
     fake_open(&fake, "echo ready fake\nexec sleep 1000", NULL);
     fake_until_logged(&fake, "mdns works");

@@ -162,9 +162,9 @@ TEST(a_zero_byte_is_refused)
 
 /* ---- to the helper ---- */
 
-static struct announcement somebody(void)
+static struct sighting somebody(void)
 {
-    struct announcement a = {.id = {.instance = 0x1234}, .port = 52417, .flags = 0x1f, .name = "attic"};
+    struct sighting a = {.id = {.instance = 0x1234}, .port = 52417, .flags = 0x1f, .name = "attic"};
 
     memset(a.space, 0xab, sizeof a.space);
     memset(a.id.node.bytes, 0xcd, sizeof a.id.node.bytes);
@@ -173,7 +173,7 @@ static struct announcement somebody(void)
 
 TEST(publish_is_read)
 {
-    struct announcement a = somebody();
+    struct sighting a = somebody();
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
@@ -182,20 +182,20 @@ TEST(publish_is_read)
     text[len - 1] = '\0';
     assert_int_equal(command_parse(&command, text), HEARTH_OK);
     assert_int_equal(command.kind, MDNS_PUBLISH);
-    assert_memory_equal(&command.announcement.space, &a.space, sizeof a.space);
-    assert_memory_equal(&command.announcement.id, &a.id, sizeof a.id);
-    assert_int_equal(command.announcement.port, a.port);
-    assert_int_equal(command.announcement.flags, a.flags);
-    assert_string_equal(command.announcement.name, a.name);
+    assert_memory_equal(&command.self.space, &a.space, sizeof a.space);
+    assert_memory_equal(&command.self.id, &a.id, sizeof a.id);
+    assert_int_equal(command.self.port, a.port);
+    assert_int_equal(command.self.flags, a.flags);
+    assert_string_equal(command.self.name, a.name);
     assert_int_equal(mdns_line_publish(&a, text, 20), 0);
     assert_int_equal(mdns_line_publish(NULL, text, sizeof text), strlen("publish\n"));
     assert_int_equal(command_parse(&command, "publish"), HEARTH_OK);
-    assert_int_equal(command.announcement.port, 0);
+    assert_int_equal(command.self.port, 0);
 }
 
 TEST(strange_names_become_printable)
 {
-    struct announcement a = somebody();
+    struct sighting a = somebody();
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
@@ -204,17 +204,20 @@ TEST(strange_names_become_printable)
     assert_ptr_equal(strchr(text, '\n'), text + len - 1);
     text[len - 1] = '\0';
     assert_int_equal(command_parse(&command, text), HEARTH_OK);
-    assert_string_equal(command.announcement.name, "a?quit??[2J??");
+    assert_string_equal(command.self.name, "a?quit??[2J??");
     memset(a.name, 'x', sizeof a.name); /* without an end */
     assert_true(mdns_line_publish(&a, text, sizeof text) > 0);
 }
 
 TEST(addresses_are_commanded)
 {
-    static const char *const addrs[] = {"10.0.0.1", "fd77::1", "fe80::1%lo"};
+    static const char *const texts[] = {"10.0.0.1", "fd77::1", "fe80::1%lo"};
+    struct sock_addr addrs[3];
     struct mdns_command command;
     char text[MDNS_LINE_MAX + 1];
 
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sock_addr_parse(texts[i], 0, &addrs[i]), HEARTH_OK);
     size_t len = mdns_line_address("eth0", addrs, 3, text, sizeof text);
     assert_string_equal(text, "address eth0 10.0.0.1 fd77::1 fe80::1%lo\n");
     text[len - 1] = '\0';
@@ -274,7 +277,7 @@ static int read_item(struct sighting *s, unsigned *seen, const char *item)
 
 TEST(txt_is_read)
 {
-    struct announcement a = somebody();
+    struct sighting a = somebody();
     char items[MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX];
     struct sighting s;
     unsigned seen = 0;

@@ -46,9 +46,9 @@ static bool holds(uint64_t instance)
     return false;
 }
 
-static struct announcement us(uint64_t instance)
+static struct sighting us(uint64_t instance)
 {
-    struct announcement self = {.id = {.instance = instance}, .port = 1};
+    struct sighting self = {.id = {.instance = instance}, .port = 1};
 
     memset(self.space, 1, sizeof self.space);
     memset(self.id.node.bytes, 5, sizeof self.id.node.bytes);
@@ -116,7 +116,7 @@ TEST_WITH(more_keys_than_places_do_no_harm, open_table, close_table)
 
 TEST_WITH(we_are_left_out, open_table, close_table)
 {
-    struct announcement self = us(7);
+    struct sighting self = us(7);
 
     found("a", 1, 7, "10.0.0.1");
     found("b", 1, 8, "10.0.0.1");
@@ -174,7 +174,7 @@ TEST_WITH(whoever_has_most_gives_way, open_table, close_table)
 /* However many addresses strangers claim, those of our own cluster stay. */
 TEST_WITH(strangers_give_way_first, open_table, close_table)
 {
-    struct announcement self = us(999999);
+    struct sighting self = us(999999);
     char key[16], addr[24];
 
     sightings_self(&table, &self);
@@ -195,7 +195,7 @@ TEST_WITH(strangers_give_way_first, open_table, close_table)
 /* Of a table full of our own namespace somebody goes, but not everybody. */
 TEST_WITH(a_full_table_takes_newcomers, open_table, close_table)
 {
-    struct announcement self = us(999999);
+    struct sighting self = us(999999);
     char key[16], addr[24];
 
     sightings_self(&table, &self);

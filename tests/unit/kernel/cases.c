@@ -3,23 +3,26 @@
 #include "cases.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
+
+#include "support/suite.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-int cases_sets(const struct kernels *sets[CASE_SETS_MAX])
+const struct kernels *sets[CASE_SETS_MAX];
+int set_count;
+
+/* Of every program of these tests. */
+int main(void)
 {
     static const char *const names[CASE_SETS_MAX] = {"scalar", "avx2", "neon"};
-    int count = 0;
     for (int i = 0; i < CASE_SETS_MAX; i++) {
         const struct kernels *set = kernels_named(names[i]);
         if (set)
-            sets[count++] = set;
+            sets[set_count++] = set;
         else
             printf("skipped: %s is not for this processor\n", names[i]);
     }
-    return count;
+    return suite_run();
 }
 
 uint64_t cases_next(uint64_t *seed)
@@ -45,39 +48,11 @@ static uint64_t special_f32(uint64_t random)
 static uint64_t special_f64(uint64_t random)
 {
     static const double list[] = {
-        0,
-        0x1p-1074,
-        0x1p-1022,
-        1,
-        0.5,
-        1.5,
-        2.5,
-        126.5,
-        127.5,
-        128.5,
-        254.5,
-        255.5,
-        2147483646.5,
-        2147483647.5,
-        2147483648.5,
-        4294967294.5,
-        4294967295.5,
-        4294967296.,
-        0x1p51,
-        0x1.8p51,
-        0x1p52,
-        0x1p53,
-        0x1p62,
-        0x1p63,
-        0x1p64,
-        0x1p31,
-        0x1p1023,
-        0x1p52 - .5,
-        0x1p51 + .5,
-        0x1p51 - .5,
-        0x1p63 - 1024,
-        0x1p64 - 2048,
-    };
+        0.0,          0x1p-1074,    0x1p-1022,     1.0,          0.5,    1.5,          2.5,
+        126.5,        127.5,        128.5,         254.5,        255.5,  2147483646.5, 2147483647.5,
+        2147483648.5, 4294967294.5, 4294967295.5,  4294967296.,  0x1p51, 0x1.8p51,     0x1p52,
+        0x1p53,       0x1p62,       0x1p63,        0x1p64,       0x1p31, 0x1p1023,     0x1p52 - .5,
+        0x1p51 + .5,  0x1p51 - .5,  0x1p63 - 1024, 0x1p64 - 2048};
     static const uint64_t others[] = {
         0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff0000000000001, 0x7ff8000000000000, 0x7fffffffffffffff,
         0x000fffffffffffff, 0x3fdfffffffffffff, 0x3fe0000000000001, 0x43dfffffffffffff, 0x43efffffffffffff,

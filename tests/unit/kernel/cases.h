@@ -11,8 +11,9 @@
 #define CASE_NAN_F16  UINT16_C(0x7e00)
 #define CASE_NAN_BF16 UINT16_C(0x7fc0)
 
-/* The sets that this processor has, scalar first; says which are missing. */
-int cases_sets(const struct kernels *sets[CASE_SETS_MAX]);
+/* The sets that this processor has, scalar first. */
+extern const struct kernels *sets[CASE_SETS_MAX];
+extern int set_count;
 
 /* The same numbers everywhere (splitmix64). */
 uint64_t cases_next(uint64_t *seed);

@@ -7,9 +7,6 @@
 
 #define PATTERNS 65536
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 static void widen_all_patterns(enum hearth_dtype dtype, double (*value)(uint16_t))
 {
     static uint16_t source[PATTERNS];
@@ -18,7 +15,7 @@ static void widen_all_patterns(enum hearth_dtype dtype, double (*value)(uint16_t
         source[i] = (uint16_t)i;
     for (int s = 0; s < set_count; s++) {
         memset(target, 0xee, sizeof target);
-        sets[s]->widen[dtype](target, source, PATTERNS);
+        sets[s]->widen(dtype, target, source, PATTERNS);
         for (int i = 0; i < PATTERNS; i++) {
             double expected = value((uint16_t)i);
             assert_int_equal(bits_of_f32(target[i]),
@@ -44,8 +41,8 @@ static void round_trip(enum hearth_dtype dtype, double (*value)(uint16_t), uint1
     for (int i = 0; i < PATTERNS; i++)
         source[i] = (uint16_t)i;
     for (int s = 0; s < set_count; s++) {
-        sets[s]->widen[dtype](wide, source, PATTERNS);
-        sets[s]->narrow[dtype](target, wide, PATTERNS);
+        sets[s]->widen(dtype, wide, source, PATTERNS);
+        sets[s]->narrow(dtype, target, wide, PATTERNS);
         for (int i = 0; i < PATTERNS; i++)
             assert_int_equal(target[i], isnan(value((uint16_t)i)) ? nan : i);
     }
@@ -67,7 +64,7 @@ static void narrow_and_compare(enum hearth_dtype dtype, uint16_t (*nearest)(doub
     uint16_t target[64];
     assert_true(count <= 64);
     for (int s = 0; s < set_count; s++) {
-        sets[s]->narrow[dtype](target, source, count);
+        sets[s]->narrow(dtype, target, source, count);
         for (size_t i = 0; i < count; i++)
             assert_int_equal(target[i], nearest((double)source[i]));
     }
@@ -113,7 +110,7 @@ static uint16_t narrow_one(const struct kernels *set, enum hearth_dtype dtype, u
     uint32_t source[16] = {0};
     uint16_t target[16];
     source[lane] = bits;
-    set->narrow[dtype](target, source, 16);
+    set->narrow(dtype, target, source, 16);
     return target[lane];
 }
 
@@ -156,20 +153,15 @@ TEST(wide_floats_are_copied)
 {
     static const uint32_t small[] = {0,          0x80000000, 1,          0x7f7fffff, 0xff800000,
                                      0x7f800001, 0xffc12345, 0x3f800000, 7};
-    static const uint64_t large[] = {0,
-                                     UINT64_C(0x8000000000000000),
-                                     1,
-                                     UINT64_C(0xfff0000000000000),
-                                     UINT64_C(0x7ff0000000000001),
-                                     UINT64_C(0xfff8000012345678),
-                                     7};
+    static const uint64_t large[] = {
+        0, 0x8000000000000000, 1, 0xfff0000000000000, 0x7ff0000000000001, 0xfff8000012345678, 7};
     for (int s = 0; s < set_count; s++) {
         uint32_t f32[9];
         uint64_t f64[7];
-        sets[s]->widen[HEARTH_F32](f32, small, 9);
+        sets[s]->widen(HEARTH_F32, f32, small, 9);
         for (int i = 0; i < 9; i++)
             assert_int_equal(f32[i], i == 5 || i == 6 ? CASE_NAN_F32 : small[i]);
-        sets[s]->narrow[HEARTH_F64](f64, large, 7);
+        sets[s]->narrow(HEARTH_F64, f64, large, 7);
         for (int i = 0; i < 7; i++)
             assert_true(f64[i] == (i == 4 || i == 5 ? CASE_NAN_F64 : large[i]));
     }
@@ -205,19 +197,18 @@ static double integer_value(enum hearth_dtype dtype, const void *from)
 TEST(integers_widen_to_the_nearest)
 {
     enum { COUNT = 1024 };
-    static const enum hearth_dtype dtypes[] = {HEARTH_I8, HEARTH_I32, HEARTH_I64,
-                                               HEARTH_U8, HEARTH_U32, HEARTH_U64};
     static uint64_t source[COUNT];
     static double target[COUNT];
     uint64_t seed = 2;
-    for (size_t d = 0; d < 6; d++) {
-        size_t size = dtype_size(dtypes[d]);
-        cases_fill(&seed, dtypes[d], source, COUNT);
+    for (int d = HEARTH_I8; d < DTYPE_COUNT; d++) {
+        enum hearth_dtype dtype = (enum hearth_dtype)d;
+        size_t size = dtype_size(dtype);
+        cases_fill(&seed, dtype, source, COUNT);
         for (int s = 0; s < set_count; s++) {
-            sets[s]->widen[dtypes[d]](target, source, COUNT);
+            sets[s]->widen(dtype, target, source, COUNT);
             for (size_t i = 0; i < COUNT; i++)
                 assert_true(bits_of_f64(target[i]) ==
-                            bits_of_f64(integer_value(dtypes[d], (const char *)source + i * size)));
+                            bits_of_f64(integer_value(dtype, (const char *)source + i * size)));
         }
     }
 }
@@ -245,22 +236,21 @@ static uint64_t integer_nearest(enum hearth_dtype dtype, double x)
 TEST(f64_narrows_to_the_nearest_integer)
 {
     enum { COUNT = 8192 };
-    static const enum hearth_dtype dtypes[] = {HEARTH_I8, HEARTH_I32, HEARTH_I64,
-                                               HEARTH_U8, HEARTH_U32, HEARTH_U64};
     static double source[COUNT];
     static uint64_t target[COUNT];
     uint64_t seed = 3;
     cases_fill(&seed, HEARTH_F64, source, COUNT);
     for (int i = 0; i < 1200; i++)
         source[i] = (i - 600) / 4.0;
-    for (size_t d = 0; d < 6; d++) {
-        size_t size = dtype_size(dtypes[d]);
+    for (int d = HEARTH_I8; d < DTYPE_COUNT; d++) {
+        enum hearth_dtype dtype = (enum hearth_dtype)d;
+        size_t size = dtype_size(dtype);
         for (int s = 0; s < set_count; s++) {
-            sets[s]->narrow[dtypes[d]](target, source, COUNT);
+            sets[s]->narrow(dtype, target, source, COUNT);
             for (size_t i = 0; i < COUNT; i++) {
                 uint64_t got = 0;
                 memcpy(&got, (const char *)target + i * size, size);
-                assert_true(got == integer_nearest(dtypes[d], source[i]));
+                assert_true(got == integer_nearest(dtype, source[i]));
             }
         }
     }
@@ -276,19 +266,13 @@ TEST(integers_saturate)
     static const uint64_t u64[] = {UINT64_MAX, 0, UINT64_MAX, 0, 0, 0, 2, 0, 0, 128, 0};
     uint64_t target[11];
     for (int s = 0; s < set_count; s++) {
-        sets[s]->narrow[HEARTH_I8](target, source, 11);
+        sets[s]->narrow(HEARTH_I8, target, source, 11);
         assert_memory_equal(target, i8, sizeof i8);
-        sets[s]->narrow[HEARTH_U8](target, source, 11);
+        sets[s]->narrow(HEARTH_U8, target, source, 11);
         assert_memory_equal(target, u8, sizeof u8);
-        sets[s]->narrow[HEARTH_I64](target, source, 11);
+        sets[s]->narrow(HEARTH_I64, target, source, 11);
         assert_memory_equal(target, i64, sizeof i64);
-        sets[s]->narrow[HEARTH_U64](target, source, 11);
+        sets[s]->narrow(HEARTH_U64, target, source, 11);
         assert_memory_equal(target, u64, sizeof u64);
     }
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

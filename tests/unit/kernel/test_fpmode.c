@@ -7,9 +7,6 @@
 
 #define COUNT 515
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 /* What fpmode_leave may put into the control register. */
 static const struct {
     const char *name;
@@ -55,15 +52,16 @@ static uint64_t acc[DTYPE_COUNT][COUNT], source[DTYPE_COUNT][COUNT];
 static void compute(const struct kernels *set, struct results *r)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
+        enum hearth_dtype dtype = (enum hearth_dtype)d;
         for (int op = 0; op < cases_ops(d); op++)
-            set->reduce[d][op](r->reduced[d][op], r->reduced[d][op], source[d], COUNT);
-        set->widen[d](r->widened[d], source[d], COUNT);
-        set->narrow[d](r->narrowed[d], source[cases_wide((enum hearth_dtype)d)], COUNT);
+            set->reduce(dtype, op, r->reduced[d][op], r->reduced[d][op], source[d], COUNT);
+        set->widen(dtype, r->widened[d], source[d], COUNT);
+        set->narrow(dtype, r->narrowed[d], source[cases_wide(dtype)], COUNT);
     }
-    set->multiply_f32(r->scaled[0], COUNT, 0.1);
-    set->multiply_f64(r->scaled[1], COUNT, 0.1);
-    set->divide_f32(r->scaled[2], COUNT, 3);
-    set->divide_f64(r->scaled[3], COUNT, 3);
+    set->multiply(HEARTH_F32, r->scaled[0], COUNT, 0.1);
+    set->multiply(HEARTH_F64, r->scaled[1], COUNT, 0.1);
+    set->divide(HEARTH_F32, r->scaled[2], COUNT, 3);
+    set->divide(HEARTH_F64, r->scaled[3], COUNT, 3);
 }
 
 static void results_init(struct results *r)
@@ -162,10 +160,4 @@ TEST(pairs_nest)
     uint64_t outside = fpmode_enter();
     fpmode_leave(ours);
     assert_true(still_inside == inner && outside == modes[0].bits);
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

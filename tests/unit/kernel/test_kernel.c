@@ -5,9 +5,6 @@
 #include "cases.h"
 #include "support/suite.h"
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 static void *ask(void *answer)
 {
     *(const struct kernels **)answer = kernels_best();
@@ -40,16 +37,10 @@ TEST(the_best_is_the_last_there_is)
 TEST(no_slot_is_empty)
 {
     for (int s = 0; s < set_count; s++) {
-        for (int d = 0; d < DTYPE_COUNT; d++) {
-            for (int op = 0; op < cases_ops(d); op++)
-                assert_true(sets[s]->reduce[d][op]);
-            for (int op = cases_ops(d); op < KERNEL_OPS; op++)
-                assert_true(!sets[s]->reduce[d][op]);
-            assert_true(sets[s]->widen[d] && sets[s]->narrow[d]);
-        }
-        assert_true(sets[s]->multiply_f32 && sets[s]->multiply_f64);
-        assert_true(sets[s]->divide_f32 && sets[s]->divide_f64);
-        assert_true(sets[s]->copy_far && sets[s]->quant && sets[s]->sift);
+        assert_true(sets[s]->reduce && sets[s]->widen && sets[s]->narrow);
+        assert_true(sets[s]->multiply && sets[s]->divide);
+        assert_true(sets[s]->copy_far && sets[s]->stream && sets[s]->stream_end);
+        assert_true(sets[s]->quant && sets[s]->sift && sets[s]->matrix);
     }
 }
 
@@ -71,7 +62,7 @@ TEST(identities_change_nothing)
         cases_fill(&seed, dtype, x, COUNT);
         for (int op = 0; op < cases_ops(d); op++) {
             kernel_identity(dtype, op, acc, COUNT);
-            kernels_best()->reduce[d][op](acc, acc, x, COUNT);
+            kernels_best()->reduce(dtype, op, acc, acc, x, COUNT);
             for (size_t i = 0; i < COUNT; i++) {
                 uint64_t before = 0, after = 0;
                 memcpy(&before, (char *)x + i * size, size);
@@ -116,10 +107,4 @@ TEST(identities_by_hand)
     kernel_identity(HEARTH_I32, KERNEL_AND, &i32, 1);
     assert_true(i32 == -1);
     assert_true(f32 == 0x7f800000 && f16 == 0xfc00 && bf16 == 0x3f80 && i8 == -128 && u64 == UINT64_MAX);
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -14,9 +14,6 @@
 #define PIECE_MAX   (MATRIX_RANK_MAX * MATRIX_GRAM_ROWS)
 #define SQUARE_MAX  (MATRIX_RANK_MAX * MATRIX_RANK_MAX)
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 /* What goes in and comes out. One float off the alignment of a register, as memory may be. */
 struct example {
     float odd;
@@ -101,8 +98,8 @@ static void make_canonical(struct example *e)
 {
     static struct example copy;
     memcpy(&copy, e, sizeof copy);
-    sets[0]->widen[HEARTH_F32](e->e, copy.e, sizeof copy.e / 4);
-    sets[0]->widen[HEARTH_F32](e->single, copy.single, sizeof copy.single / 4);
+    sets[0]->widen(HEARTH_F32, e->e, copy.e, sizeof copy.e / 4);
+    sets[0]->widen(HEARTH_F32, e->single, copy.single, sizeof copy.single / 4);
 }
 
 /* The whole example is compared: what is around the target too. */
@@ -213,10 +210,4 @@ TEST(gram_and_mix_do_what_they_say)
         assert_true(mixed[ROWS + i] == 3 * x[0] + 7 * x[ROWS]);
         assert_true(mixed[2 * ROWS + i] == 5 * x[0] + 11 * x[ROWS] + 13 * x[2 * ROWS]);
     }
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -11,9 +11,6 @@
 #define GUARD     64
 #define ROUNDS    40
 
-static const struct kernels *sets[CASE_SETS_MAX];
-static int set_count;
-
 /* What a kernel reads and writes; floats begin one behind an aligned address, codes at any. */
 struct field {
     float x[GUARD + COUNT_MAX + GUARD];
@@ -292,10 +289,4 @@ TEST(not_numbers_are_seen)
                 assert_true(sets[s]->quant->load(acc, x, e, COUNT_MAX, 1) == 0x7f7fffff);
                 assert_true(sets[s]->quant->load(acc, x, x, COUNT_MAX, 1) > 0x7f7fffff);
             }
-}
-
-int main(void)
-{
-    set_count = cases_sets(sets);
-    return suite_run();
 }

@@ -59,7 +59,8 @@ static bool deliver(struct circle *c, int from)
         return false;
     int to = number_of(c, &message->to);
     if (to >= 0 && c->who[to] && c->linked[from][to] && !c->mute[from] &&
-        consensus_input(c->who[to], &c->info[from].id, message->kind, message->payload, message->len,
+        consensus_input(c->who[to],
+                        &(struct received){&c->info[from].id, message->kind, message->payload, message->len},
                         c->now_ns, &what) != HEARTH_OK)
         abort();
     heap_free(message);

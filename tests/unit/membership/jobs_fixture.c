@@ -136,7 +136,8 @@ static void deliver(struct jobs_fixture *o)
         o->underway[i--] = o->underway[--o->messages];
         if (o->desks[u.to].alive) {
             struct identity from = person(u.from).id;
-            must(jobs_input(o->desks[u.to].jobs, &from, u.message->kind, u.message->payload, u.message->len,
+            must(jobs_input(o->desks[u.to].jobs,
+                            &(struct received){&from, u.message->kind, u.message->payload, u.message->len},
                             o->now_ns, &what) == HEARTH_OK,
                  what);
         }

@@ -38,9 +38,11 @@ static void lie(struct circle *c, int from, int to, uint8_t kind, const struct w
 {
     const char *what;
     assert_false(w->bad);
-    assert_int_equal(consensus_input(c->who[to], &c->info[from].id, kind, bytes, (size_t)(w->at - bytes),
-                                     c->now_ns, &what),
-                     HEARTH_OK);
+    assert_int_equal(
+        consensus_input(c->who[to],
+                        &(struct received){&c->info[from].id, kind, bytes, (size_t)(w->at - bytes)},
+                        c->now_ns, &what),
+        HEARTH_OK);
 }
 
 /* The largest term there can be, in every message that has one. */

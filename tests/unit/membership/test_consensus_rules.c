@@ -335,13 +335,15 @@ TEST(malformed_messages_change_nothing)
     for (int kind = MESSAGE_BEAT; kind <= MESSAGE_DISSOLVE; kind++) {
         for (size_t len = 0; len < sizeof bytes; len += 7) {
             memset(bytes, len % 2 && kind != MESSAGE_DISSOLVE ? 0xff : 0, sizeof bytes);
-            assert_int_equal(
-                consensus_input(c.who[0], &c.info[1].id, (uint8_t)kind, bytes, len, c.now_ns, &what),
-                HEARTH_PROTOCOL);
+            assert_int_equal(consensus_input(c.who[0],
+                                             &(struct received){&c.info[1].id, (uint8_t)kind, bytes, len},
+                                             c.now_ns, &what),
+                             HEARTH_PROTOCOL);
             assert_true(strlen(what) > 10);
         }
     }
-    assert_int_equal(consensus_input(c.who[0], &c.info[1].id, MESSAGE_REPORT, bytes, 1, c.now_ns, &what),
+    assert_int_equal(consensus_input(c.who[0], &(struct received){&c.info[1].id, MESSAGE_REPORT, bytes, 1},
+                                     c.now_ns, &what),
                      HEARTH_PROTOCOL);
     assert_int_equal(view_of(&c, 0)->epoch, before.epoch);
     circle_run(&c, NS_PER_S);

@@ -74,7 +74,7 @@ static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
     struct identity id = person(from).id;
     const char *what = NULL;
 
-    return jobs_input(jobs, &id, kind, bytes, len, now_ns, &what);
+    return jobs_input(jobs, &(struct received){&id, kind, bytes, len}, now_ns, &what);
 }
 
 /* A formation of persons 0 and 1 in site 0 for the request with this serial. */

@@ -219,6 +219,55 @@ struct caller {
     _Atomic(int) *bad;
 };
 
+/* A callback gives up an operation that only this member has begun: no other thread can collect it. */
+struct giving_up {
+    hearth_request *request;
+    _Atomic(int) given_up, called;
+};
+
+static void give_up(void *arg, int status)
+{
+    struct giving_up *g = arg;
+    struct error why;
+    (void)status;
+    error_set(&why, HEARTH_ABORTED, 0, "given up");
+    node_abandon(g->request, &why);
+    atomic_fetch_add(&g->given_up, 1);
+}
+
+static void is_called(void *arg, int status)
+{
+    struct giving_up *g = arg;
+    (void)status;
+    atomic_fetch_add(&g->called, 1);
+}
+
+TEST(a_callback_may_abandon_another)
+{
+    struct world w;
+    float x = 1, y[2] = {1, 1};
+    world_open(&w, 2);
+    for (unsigned long round = 0; round < repeat_count(100); round++) {
+        struct giving_up g = {0};
+        struct hearth_opts lonely = opts_with(is_called, &g), ending = opts_with(give_up, &g);
+        hearth_request *requests[2];
+        lonely.tag = 1 + round;
+        assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[0]), &x, &x, 1, HEARTH_F32,
+                                              HEARTH_OP_SUM, &lonely, &g.request),
+                         HEARTH_OK);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[i]), &y[i], &y[i], 1, HEARTH_F32,
+                                                  HEARTH_OP_SUM, i == 0 ? &ending : NULL, &requests[i]),
+                             HEARTH_OK);
+        while (atomic_load(&g.given_up) == 0)
+            nap();
+        for (int i = 0; i < 2; i++)
+            hearth_request_close(requests[i]);
+        assert_int_equal(g.called, 0);
+    }
+    world_close(&w);
+}
+
 /* A blocking caller on one node while the others are left to their progress threads. */
 TEST(a_caller_and_progress_threads_work_together)
 {

@@ -16,11 +16,25 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * (long)NS_PER_MS}, NULL);
 }
 
-TEST(a_ring_since_heard_ends_the_wait_at_once)
-{
-    struct bell b;
+static struct bell b;
 
-    assert_int_equal(bell_init(&b), HEARTH_OK);
+static int bell_begin(void **state)
+{
+    (void)state;
+    return bell_init(&b);
+}
+
+static int bell_end(void **state)
+{
+    (void)state;
+    bell_fini(&b);
+    return 0;
+}
+
+#define WITH_BELL(name) TEST_WITH(name, bell_begin, bell_end)
+
+WITH_BELL(a_ring_since_heard_ends_the_wait_at_once)
+{
     for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         uint32_t heard = bell_heard(&b);
         bell_ring(&b);
@@ -31,15 +45,12 @@ TEST(a_ring_since_heard_ends_the_wait_at_once)
         bell_ring_all(&b);
         bell_wait(&b, (enum bell_side)side, heard, 0, NEVER_NS);
     }
-    bell_fini(&b);
 }
 
-TEST(deadlines_end_the_wait)
+WITH_BELL(deadlines_end_the_wait)
 {
     static const uint64_t spins_ns[] = {0, 20 * NS_PER_US, HOUR_NS};
-    struct bell b;
 
-    assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
             bell_wait(&b, (enum bell_side)side, bell_heard(&b), spins_ns[i], 0);
@@ -52,11 +63,9 @@ TEST(deadlines_end_the_wait)
     assert_int_equal(b.attending, 0);
     assert_int_equal(b.sleepers[BELL_CALLER], 0);
     assert_int_equal(b.sleepers[BELL_PROGRESS], 0);
-    bell_fini(&b);
 }
 
 struct sleeper {
-    struct bell *bell;
     enum bell_side side;
     uint64_t spin_ns;
     uint32_t heard;
@@ -69,7 +78,7 @@ static void sleep_once(void *arg)
     struct sleeper *s = arg;
 
     s->id = (int)syscall(SYS_gettid);
-    bell_wait(s->bell, s->side, s->heard, s->spin_ns, NEVER_NS);
+    bell_wait(&b, s->side, s->heard, s->spin_ns, NEVER_NS);
     s->returned = 1;
 }
 
@@ -89,28 +98,26 @@ static bool asleep(int id)
 }
 
 /* Returns when the new thread spins, or sleeps and has done so for a while. */
-static void sleeper_start(struct sleeper *s, struct bell *b, enum bell_side side, uint64_t spin_ns)
+static void sleeper_start(struct sleeper *s, enum bell_side side, uint64_t spin_ns)
 {
-    *s = (struct sleeper){.bell = b, .side = side, .spin_ns = spin_ns, .heard = bell_heard(b)};
-    uint32_t sleeping = b->sleepers[side], spinning = b->attending;
+    *s = (struct sleeper){.side = side, .spin_ns = spin_ns, .heard = bell_heard(&b)};
+    uint32_t sleeping = b.sleepers[side], spinning = b.attending;
     assert_int_equal(thread_start(&s->thread, "sleeper", sleep_once, s), HEARTH_OK);
-    while (b->sleepers[side] == sleeping && b->attending == spinning)
+    while (b.sleepers[side] == sleeping && b.attending == spinning)
         thread_yield();
     for (int looks = 0; spin_ns == 0 && looks < 3; pause_ms(1))
         looks = asleep(s->id) ? looks + 1 : 0;
 }
 
-TEST(the_progress_sleeps_on_while_a_caller_waits)
+WITH_BELL(the_progress_sleeps_on_while_a_caller_waits)
 {
     static const uint64_t spins_ns[] = {0, HOUR_NS};
 
     for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
-        struct bell b;
         struct sleeper progress_thread, callers[2];
-        assert_int_equal(bell_init(&b), HEARTH_OK);
-        sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
-        sleeper_start(&callers[0], &b, BELL_CALLER, spins_ns[i]);
-        sleeper_start(&callers[1], &b, BELL_CALLER, 0);
+        sleeper_start(&progress_thread, BELL_PROGRESS, 0);
+        sleeper_start(&callers[0], BELL_CALLER, spins_ns[i]);
+        sleeper_start(&callers[1], BELL_CALLER, 0);
         bell_ring(&b);
         thread_join(&callers[0].thread);
         thread_join(&callers[1].thread);
@@ -121,48 +128,39 @@ TEST(the_progress_sleeps_on_while_a_caller_waits)
         bell_ring(&b);
         thread_join(&progress_thread.thread);
         assert_int_equal(progress_thread.returned, 1);
-        bell_fini(&b);
     }
 }
 
-TEST(a_lone_spinner_hears_and_the_progress_sleeps_on)
+WITH_BELL(a_lone_spinner_hears_and_the_progress_sleeps_on)
 {
-    struct bell b;
     struct sleeper progress_thread, caller;
 
-    assert_int_equal(bell_init(&b), HEARTH_OK);
-    sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
-    sleeper_start(&caller, &b, BELL_CALLER, HOUR_NS);
+    sleeper_start(&progress_thread, BELL_PROGRESS, 0);
+    sleeper_start(&caller, BELL_CALLER, HOUR_NS);
     bell_ring(&b);
     thread_join(&caller.thread);
     pause_ms(10);
     assert_int_equal(progress_thread.returned, 0);
     bell_ring_all(&b);
     thread_join(&progress_thread.thread);
-    bell_fini(&b);
 }
 
-TEST(ring_all_wakes_both_sides)
+WITH_BELL(ring_all_wakes_both_sides)
 {
-    struct bell b;
     struct sleeper sleepers[4];
 
-    assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int i = 0; i < 4; i++)
-        sleeper_start(&sleepers[i], &b, i % 2 ? BELL_PROGRESS : BELL_CALLER, 0);
+        sleeper_start(&sleepers[i], i % 2 ? BELL_PROGRESS : BELL_CALLER, 0);
     bell_ring_all(&b);
     for (int i = 0; i < 4; i++)
         thread_join(&sleepers[i].thread);
-    bell_fini(&b);
 }
 
-TEST(an_attending_caller_leaves_unheard_rings_to_the_progress)
+WITH_BELL(an_attending_caller_leaves_unheard_rings_to_the_progress)
 {
-    struct bell b;
     struct sleeper progress_thread;
 
-    assert_int_equal(bell_init(&b), HEARTH_OK);
-    sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
+    sleeper_start(&progress_thread, BELL_PROGRESS, 0);
     bell_attend(&b);
     bell_attend(&b);
     uint32_t unheard = bell_heard(&b);
@@ -178,7 +176,6 @@ TEST(an_attending_caller_leaves_unheard_rings_to_the_progress)
     bell_leave(&b, unheard);
     thread_join(&progress_thread.thread);
     assert_int_equal(b.attending, 0);
-    bell_fini(&b);
 }
 
 #define TURNS 5000

@@ -3,27 +3,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "addrs.h"
 #include "os/clock.h"
 #include "os/host.h"
-#include "os/host_file.h"
 #include "support/suite.h"
 
 #define SOON_NS (clock_real() + 30 * NS_PER_S)
 
 static struct interface interface_of(const char *name, enum interface_kind kind, bool up, const char *addr)
 {
-    struct interface i = {.kind = kind, .up = up};
+    struct interface i = {.kind = kind, .up = up, .addr = addr_of(addr)};
     snprintf(i.name, sizeof i.name, "%s", name);
-    assert_int_equal(sock_addr_parse(addr, 0, &i.addr), HEARTH_OK);
     i.link_local = strncmp(addr, "fe80", 4) == 0 || strncmp(addr, "169.254", 7) == 0;
     return i;
-}
-
-static void assert_addr(const struct sock_addr *addr, const char *text)
-{
-    char found[SOCK_TEXT_MAX];
-    sock_addr_text(addr, found, sizeof found);
-    assert_string_equal(found, text);
 }
 
 /* ---- who ---- */
@@ -121,20 +113,21 @@ TEST(interfaces_are_listed_best_first)
     assert_true(loopbacks > 0);
 }
 
+static bool owns(const char *text)
+{
+    struct sock_addr addr = addr_of(text);
+    return host_owns(&addr);
+}
+
 TEST(own_addresses_are_known)
 {
     static const char *const ours[] = {"127.0.0.1:9", "127.3.4.5", "[::1]:9", "0.0.0.0", "::", "unix:@x"};
     static const char *const others[] = {"203.0.113.77", "[2001:db8:77::1]:9"};
-    struct sock_addr addr;
 
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-        assert_int_equal(sock_addr_parse(ours[i], 0, &addr), HEARTH_OK);
-        assert_true(host_owns(&addr));
-    }
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        assert_int_equal(sock_addr_parse(others[i], 0, &addr), HEARTH_OK);
-        assert_false(host_owns(&addr));
-    }
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        assert_true(owns(ours[i]));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(owns(others[i]));
 }
 
 /* ---- choosing ---- */
@@ -174,15 +167,22 @@ TEST(the_best_is_told)
     assert_int_equal(host_best(list + 2, 1, false, addrs, 8), 0);
 }
 
+#define PORT 7
+
+static struct sock_addr listen_at, addrs[4];
+static struct error error;
+static int count;
+
+static int choose(const char *bind, const char *advertise)
+{
+    return host_choose(bind, advertise, PORT, SOON_NS, &listen_at, addrs, 4, &count, &error);
+}
+
 TEST(every_interface_by_default)
 {
-    struct sock_addr listen, addrs[4];
-    struct error error;
-    int count = 0;
-
-    assert_int_equal(host_choose(NULL, NULL, 52416, SOON_NS, &listen, addrs, 4, &count, &error), HEARTH_OK);
-    assert_true(sock_addr_wildcard(&listen));
-    assert_int_equal(sock_addr_port(&listen), 52416);
+    assert_int_equal(choose(NULL, NULL), HEARTH_OK);
+    assert_true(sock_addr_wildcard(&listen_at));
+    assert_int_equal(sock_addr_port(&listen_at), PORT);
     assert_in_range(count, 1, 4);
     for (int i = 0; i < count; i++) {
         assert_int_equal(sock_addr_port(&addrs[i]), 0);
@@ -194,58 +194,39 @@ TEST(bind_by_name_and_by_address)
 {
     static const char *const binds[][2] = {
         {"lo", "127.0.0.1:7"}, {"127.0.0.9", "127.0.0.9:7"}, {"::1", "[::1]:7"}};
-    struct sock_addr listen, addrs[4];
-    struct error error;
-    int count = 0;
 
     for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
-        assert_int_equal(host_choose(binds[i][0], NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                         HEARTH_OK);
-        assert_addr(&listen, binds[i][1]);
+        assert_int_equal(choose(binds[i][0], NULL), HEARTH_OK);
+        assert_addr(&listen_at, binds[i][1]);
         assert_int_equal(count, 1);
-        sock_addr_set_port(&listen, 0);
-        assert_true(sock_addr_equal(&listen, &addrs[0]));
+        sock_addr_set_port(&listen_at, 0);
+        assert_true(sock_addr_equal(&listen_at, &addrs[0]));
     }
-    assert_int_equal(host_choose("0.0.0.0", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error), HEARTH_OK);
+    assert_int_equal(choose("0.0.0.0", NULL), HEARTH_OK);
     for (int i = 0; i < count; i++)
         assert_int_equal(sock_addr_family(&addrs[i]), SOCK_IPV4);
 }
 
 TEST(what_is_advertised_is_told)
 {
-    struct sock_addr listen, addrs[4];
-    struct error error;
-    int count = 0;
-
-    assert_int_equal(host_choose(NULL, "203.0.113.7:99", 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_OK);
+    assert_int_equal(choose(NULL, "203.0.113.7:99"), HEARTH_OK);
     assert_int_equal(count, 1);
     assert_addr(&addrs[0], "203.0.113.7:99");
-    assert_int_equal(host_choose("lo", "2001:db8::7", 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_OK);
+    assert_int_equal(choose("lo", "2001:db8::7"), HEARTH_OK);
     assert_addr(&addrs[0], "[2001:db8::7]:0");
-    assert_addr(&listen, "127.0.0.1:7");
+    assert_addr(&listen_at, "127.0.0.1:7");
 }
 
-TEST(bad_wishes_are_explained)
+TEST(bad_requests_are_explained)
 {
-    struct sock_addr listen, addrs[4];
-    struct error error;
-    int count = -7;
+    static const char *const bad[][2] = {
+        {"no such", NULL}, {"unix:@x", NULL}, {NULL, "a:b:c"}, {NULL, "unix:@x"}, {NULL, "0.0.0.0"}};
 
-    assert_int_equal(host_choose("203.0.113.7", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
+    count = -7;
+    assert_int_equal(choose("203.0.113.7", NULL), HEARTH_INVALID);
     assert_non_null(strstr(error.text, "\"203.0.113.7\""));
     assert_non_null(strstr(error.text, "lo 127.0.0.1"));
-    assert_int_equal(host_choose("no such", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
-    assert_int_equal(host_choose("unix:@x", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
-    assert_int_equal(host_choose(NULL, "a:b:c", 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
-    assert_int_equal(host_choose(NULL, "unix:@x", 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
-    assert_int_equal(host_choose(NULL, "0.0.0.0", 7, SOON_NS, &listen, addrs, 4, &count, &error),
-                     HEARTH_INVALID);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(choose(bad[i][0], bad[i][1]), HEARTH_INVALID);
     assert_int_equal(count, -7);
 }

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "os/host_facts.h"
+#include "os/host.h"
 #include "os/thread.h"
 #include "support/suite.h"
 
@@ -56,4 +56,34 @@ TEST(processes_see_the_same_machine)
     close(ends[0]);
     close(ends[1]);
     assert_memory_equal(&mine, &theirs, sizeof mine);
+}
+
+/* Among the words of a processor's line in /proc/cpuinfo, which may be long. */
+static bool kernel_knows(FILE *file, const char *word)
+{
+    char line[16384];
+    size_t len = strlen(word);
+
+    rewind(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0)
+            continue;
+        for (const char *at = strstr(line, word); at; at = strstr(at + len, word))
+            if (at[-1] == ' ' && (at[len] == ' ' || at[len] == '\n'))
+                return true;
+        return false;
+    }
+    return false;
+}
+
+TEST(the_processor_has_aes_if_the_kernel_says_so)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    bool knows;
+
+    if (!file)
+        skip();
+    knows = kernel_knows(file, "aes") && (kernel_knows(file, "pclmulqdq") || kernel_knows(file, "pmull"));
+    (void)fclose(file);
+    assert_int_equal(processor_has_aes(), knows);
 }

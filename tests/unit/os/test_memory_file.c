@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "os/memory_file.h"
+#include "os/memory.h"
 #include "support/suite.h"
 
 static const char words[] = "not for everybody";

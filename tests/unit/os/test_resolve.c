@@ -7,13 +7,13 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "addrs.h"
 #include "os/clock.h"
 #include "os/resolve.h"
 #include "os/thread.h"
 #include "support/suite.h"
 
-#define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
-#define THREADS     16              /* that may be unanswered */
+#define THREADS 16 /* that may be unanswered */
 
 static _Atomic(bool) held;
 static _Atomic(int) asked;
@@ -73,13 +73,6 @@ void freeaddrinfo(struct addrinfo *list)
 }
 
 /* ---- tests ---- */
-
-static void assert_addr(const struct sock_addr *addr, const char *text)
-{
-    char found[SOCK_TEXT_MAX];
-    sock_addr_text(addr, found, sizeof found);
-    assert_string_equal(found, text);
-}
 
 static int look_up(const char *text, struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error)
 {

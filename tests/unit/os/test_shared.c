@@ -11,14 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "os/shared.h"
+#include "os/memory.h"
 #include "support/suite.h"
 
-static void new_memory_is_zero_and_shared(void **state)
+TEST(new_memory_is_zero_and_shared)
 {
     int fd;
-    size_t len = 3 * shared_page();
-    (void)state;
+    size_t len = 3 * memory_page();
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     uint8_t *a = shared_map(fd, len, true);
@@ -36,11 +35,10 @@ static void new_memory_is_zero_and_shared(void **state)
     shared_unmap((void *)(uintptr_t)b, len);
 }
 
-static void a_child_sees_it(void **state)
+TEST(a_child_sees_it)
 {
     int fd, status;
-    size_t len = shared_page();
-    (void)state;
+    size_t len = memory_page();
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     volatile uint8_t *memory = shared_map(fd, len, true);
     assert_non_null((void *)(uintptr_t)memory);
@@ -55,11 +53,10 @@ static void a_child_sees_it(void **state)
     shared_close(fd);
 }
 
-static void a_mapping_to_read_cannot_be_written(void **state)
+TEST(a_mapping_to_read_cannot_be_written)
 {
     int fd, status;
-    size_t len = shared_page();
-    (void)state;
+    size_t len = memory_page();
     assert_int_equal(shared_make(len, &fd), HEARTH_OK);
     volatile uint8_t *memory = shared_map(fd, len, false);
     pid_t child = fork();
@@ -77,11 +74,10 @@ static void a_mapping_to_read_cannot_be_written(void **state)
     shared_close(fd);
 }
 
-static void a_ring_has_no_seam(void **state)
+TEST(a_ring_has_no_seam)
 {
     int fd;
-    size_t len = 2 * shared_page(), whole = 3 * len;
-    (void)state;
+    size_t len = 2 * memory_page(), whole = 3 * len;
     assert_int_equal(shared_make(whole, &fd), HEARTH_OK);
     uint8_t *all = shared_map(fd, whole, true);
     uint8_t *ring = shared_map_ring(fd, len, len);
@@ -101,11 +97,10 @@ static void a_ring_has_no_seam(void **state)
     shared_close(fd);
 }
 
-static void another_length_is_refused(void **state)
+TEST(another_length_is_refused)
 {
     int fd;
-    size_t page = shared_page();
-    (void)state;
+    size_t page = memory_page();
     assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
     assert_null(shared_map(fd, page, true));
     assert_null(shared_map(fd, 3 * page, true));
@@ -117,10 +112,9 @@ static void another_length_is_refused(void **state)
     assert_null(shared_map(-1, 2 * page, true));
 }
 
-static void what_there_cannot_be_is_refused(void **state)
+TEST(what_there_cannot_be_is_refused)
 {
     int fd = -7;
-    (void)state;
     assert_int_equal(shared_make(SIZE_MAX, &fd), HEARTH_NO_MEMORY);
     assert_int_equal(fd, -7);
     shared_unmap(NULL, 0);
@@ -129,10 +123,9 @@ static void what_there_cannot_be_is_refused(void **state)
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
 
-static void memory_that_could_shrink_is_refused(void **state)
+TEST(memory_that_could_shrink_is_refused)
 {
-    size_t page = shared_page();
-    (void)state;
+    size_t page = memory_page();
     int open_one = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_true(open_one >= 0);
     assert_int_equal(ftruncate(open_one, (off_t)page), 0);
@@ -162,11 +155,10 @@ static void memory_that_could_shrink_is_refused(void **state)
     close(pipes[1]);
 }
 
-static void ours_can_neither_shrink_nor_grow(void **state)
+TEST(ours_can_neither_shrink_nor_grow)
 {
     int fd;
-    size_t page = shared_page();
-    (void)state;
+    size_t page = memory_page();
     assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
     assert_int_not_equal(ftruncate(fd, (off_t)page), 0);
     assert_int_not_equal(ftruncate(fd, (off_t)(3 * page)), 0);
@@ -175,20 +167,3 @@ static void ours_can_neither_shrink_nor_grow(void **state)
 }
 
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_memory_is_zero_and_shared),
-        cmocka_unit_test(a_child_sees_it),
-        cmocka_unit_test(a_mapping_to_read_cannot_be_written),
-        cmocka_unit_test(a_ring_has_no_seam),
-        cmocka_unit_test(another_length_is_refused),
-        cmocka_unit_test(what_there_cannot_be_is_refused),
-#if defined(__linux__) && !defined(HEARTH_POSIX)
-        cmocka_unit_test(memory_that_could_shrink_is_refused),
-        cmocka_unit_test(ours_can_neither_shrink_nor_grow),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -11,24 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "addrs.h"
 #include "os/clock.h"
-#include "os/sock.h"
 #include "support/suite.h"
-
-#define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
-
-static struct sock_addr addr_of(const char *text)
-{
-    struct sock_addr addr;
-    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
-    return addr;
-}
-
-static bool ready(int fd, bool to_send)
-{
-    struct sock_wait item = {.fd = fd, .want_recv = !to_send, .want_send = to_send};
-    return sock_wait(&item, 1, clock_real() + PATIENCE_NS) == 1 && item.ready;
-}
 
 /* ---- addresses ---- */
 
@@ -47,70 +32,39 @@ TEST(text_and_back)
 
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         assert_int_equal(sock_addr_parse(same[i], 77, &addr), HEARTH_OK);
-        sock_addr_text(&addr, text, sizeof text);
-        assert_string_equal(text, same[i]);
+        assert_addr(&addr, same[i]);
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(sock_addr_parse(others[i][0], 77, &addr), HEARTH_OK);
-        sock_addr_text(&addr, text, sizeof text);
-        assert_string_equal(text, others[i][1]);
+        assert_addr(&addr, others[i][1]);
     }
     memset(longest, 'x', sizeof longest);
     memcpy(longest, "unix:/", 6);
     longest[112] = '\0';
     addr = addr_of(longest);
-    sock_addr_text(&addr, text, sizeof text);
-    assert_string_equal(text, longest);
+    assert_addr(&addr, longest);
     addr.len = 0;
-    sock_addr_text(&addr, text, sizeof text);
-    assert_string_equal(text, "none");
+    assert_addr(&addr, "none");
     sock_addr_text(&addr, text, 3);
     assert_string_equal(text, "no");
 }
 
 TEST(bad_text_is_refused)
 {
-    static const char *const bad[] = {"",
-                                      "host",
-                                      "host:1",
-                                      "1.2.3",
-                                      "1.2.3.4.5",
-                                      "1.2.3.4:",
-                                      "1.2.3.4:x",
-                                      "1.2.3.4:65536",
-                                      "1.2.3.4:123456",
-                                      "1.2.3.4:-1",
-                                      "1.2.3.4 :1",
-                                      "256.1.1.1",
-                                      "[::1",
-                                      "[::1]x",
-                                      "[::1]:",
-                                      "[::1]:99999",
-                                      "[1.2.3.4]:1",
-                                      "::1:zz",
-                                      "[::g]:1",
-                                      "[]:1",
-                                      ":1",
-                                      "unix:",
-                                      "unix:relative",
-                                      "unix:@",
-                                      "unix:@a/b",
-                                      "unix:@.hidden",
-                                      "unix:@a b",
-                                      "unix:@a\x01b",
-                                      "[fe80::1%]:1",
-                                      "127.1",
-                                      "01.2.3.4.5",
-                                      "[::1%none0]:1",
-                                      "\xff",
-                                      "1.2.3.4\n",
-                                      "0x7f000001:8080",
-                                      "1.2.3.4:+80"};
+    static const char *const bad[][9] = {
+        {"", "host", "host:1", "1.2.3", "1.2.3.4.5", "127.1", "256.1.1.1", "01.2.3.4.5", "0x7f000001:8080"},
+        {"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:65536", "1.2.3.4:123456", "1.2.3.4:-1", "1.2.3.4 :1",
+         "1.2.3.4:+80"},
+        {"[::1", "[::1]x", "[::1]:", "[::1]:99999", "[1.2.3.4]:1", "::1:zz", "[::g]:1", "[]:1", ":1"},
+        {"[fe80::1%]:1", "[::1%none0]:1", "\xff", "1.2.3.4\n"},
+        {"unix:", "unix:relative", "unix:@", "unix:@a/b", "unix:@.hidden", "unix:@a b", "unix:@a\x01b"},
+    };
     char longer[256];
     struct sock_addr addr = {.len = 7};
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(sock_addr_parse(bad[i], 1, &addr), HEARTH_INVALID);
+        for (size_t k = 0; k < 9 && bad[i][k]; k++)
+            assert_int_equal(sock_addr_parse(bad[i][k], 1, &addr), HEARTH_INVALID);
     memset(longer, '1', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     assert_int_equal(sock_addr_parse(longer, 1, &addr), HEARTH_INVALID);
@@ -163,31 +117,30 @@ TEST(addresses_know_what_they_are)
     assert_false(sock_addr_loopback(&none));
 }
 
-TEST(as_they_travel_and_back)
+static void assert_travels(const char *text, const struct net_addr *expected)
 {
-    struct sock_addr addr = addr_of("10.0.0.1:4660"), back;
+    struct sock_addr addr = addr_of(text), back;
     struct net_addr net;
 
     assert_true(sock_addr_to_net(&addr, &net));
-    assert_memory_equal(&net, &((struct net_addr){4, 4660, 0, {10, 0, 0, 1}}), sizeof net);
+    if (expected)
+        assert_memory_equal(&net, expected, sizeof net);
+    else
+        assert_true(net.scope > 0);
     back = sock_addr_of(&net);
     assert_true(sock_addr_equal(&addr, &back));
-    addr = addr_of("[2001:db8::7]:4660");
-    assert_true(sock_addr_to_net(&addr, &net));
-    assert_memory_equal(&net, &((struct net_addr){6, 4660, 0, {0x20, 1, 0xd, 0xb8, [15] = 7}}), sizeof net);
-    back = sock_addr_of(&net);
-    assert_true(sock_addr_equal(&addr, &back));
-    addr = addr_of("[fe80::1%lo]:5");
-    assert_true(sock_addr_to_net(&addr, &net));
-    assert_true(net.scope > 0);
-    back = sock_addr_of(&net);
-    assert_true(sock_addr_equal(&addr, &back));
-    net = (struct net_addr){6, 5, 0, {[10] = 0xff, 0xff, 10, 0, 0, 1}}; /* IPv4 in the clothes of IPv6 */
-    addr = addr_of("10.0.0.1:5");
-    back = sock_addr_of(&net);
-    assert_true(sock_addr_equal(&addr, &back));
-    addr = addr_of("unix:/x");
-    assert_false(sock_addr_to_net(&addr, &net));
+}
+
+TEST(as_they_travel_and_back)
+{
+    struct net_addr mapped = {6, 5, 0, {[10] = 0xff, 0xff, 10, 0, 0, 1}}, net; /* IPv4 in IPv6 */
+    struct sock_addr path = addr_of("unix:/x"), back = sock_addr_of(&mapped);
+
+    assert_travels("10.0.0.1:4660", &(struct net_addr){4, 4660, 0, {10, 0, 0, 1}});
+    assert_travels("[2001:db8::7]:4660", &(struct net_addr){6, 4660, 0, {0x20, 1, 0xd, 0xb8, [15] = 7}});
+    assert_travels("[fe80::1%lo]:5", NULL);
+    assert_addr(&back, "10.0.0.1:5");
+    assert_false(sock_addr_to_net(&path, &net));
 }
 
 /* ---- connections ---- */
@@ -223,6 +176,13 @@ static void join(const char *text, int ends[2], int *listener)
         assert_int_equal(sock_local(ends[0], &here), HEARTH_OK);
         assert_true(sock_addr_equal(&here, &from));
     }
+}
+
+static void part(const int ends[2], int listener)
+{
+    sock_close(ends[0]);
+    sock_close(ends[1]);
+    sock_unlisten(listener);
 }
 
 static void exchange(const int ends[2])
@@ -263,9 +223,7 @@ TEST(every_family_connects)
         int ends[2], listener;
         join(where[i], ends, &listener);
         exchange(ends);
-        sock_close(ends[0]);
-        sock_close(ends[1]);
-        sock_unlisten(listener);
+        part(ends, listener);
     }
     assert_int_equal(access(file + 5, F_OK), -1);
 }
@@ -287,9 +245,7 @@ TEST(every_interface_means_both_families)
     assert_true(sock_addr_equal(&from, &here));
     assert_int_equal(sock_local(fds[1], &from), HEARTH_OK);
     assert_true(sock_addr_equal(&from, &to));
-    sock_close(fds[0]);
-    sock_close(fds[1]);
-    sock_unlisten(listener);
+    part(fds, listener);
 }
 
 TEST(an_address_in_use_is_a_limit)
@@ -340,15 +296,25 @@ TEST(a_file_nobody_listens_on_is_replaced)
     unlink("/tmp/hearth-test-stale");
 }
 
-TEST(nobody_there_is_a_lost_peer)
+/* Somebody has just stopped listening there. */
+static struct sock_addr deserted(void)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
     struct error error;
-    char text[SOCK_TEXT_MAX];
     int fd;
 
     assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
     sock_unlisten(fd);
+    return bound;
+}
+
+TEST(nobody_there_is_a_lost_peer)
+{
+    struct sock_addr bound = deserted();
+    struct error error;
+    char text[SOCK_TEXT_MAX];
+    int fd;
+
     sock_addr_text(&bound, text, sizeof text);
     int status = sock_dial(&bound, NULL, &fd, &error);
     if (status == HEARTH_OK) {
@@ -367,12 +333,10 @@ TEST(nobody_there_is_a_lost_peer)
 /* The kernel lets a socket dial itself: both ends are one. Such a connection is none. */
 TEST(nobody_meets_itself)
 {
-    struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
+    struct sock_addr bound = deserted();
     struct error error;
     int fd;
 
-    assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
-    sock_unlisten(fd);
     assert_int_equal(sock_dial(&bound, &bound, &fd, &error), HEARTH_OK);
     assert_true(ready(fd, true));
     assert_int_equal(sock_dialled(fd, &bound, &error), HEARTH_PEER_LOST);
@@ -471,8 +435,34 @@ TEST(waiting_ends_at_its_deadline)
     assert_true(clock_real() >= deadline_ns);
     assert_int_equal(sock_wait(&item, 1, 1), 0);
     assert_int_equal(sock_wait(NULL, 0, 1), 0);
-    sock_close(fds[0]);
-    sock_close(fds[1]);
+    part(fds, -1);
+}
+
+#define FILES 32
+#define ITEMS 100 /* a list that is longer than the process may have files open */
+
+TEST(empty_places_cost_nothing)
+{
+    struct rlimit before, few;
+    struct sock_wait items[ITEMS];
+    int fds[2];
+
+    assert_int_equal(sock_pair(fds), HEARTH_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = FILES, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int i = 0; i < ITEMS; i++)
+        items[i] = (struct sock_wait){.fd = -1, .want_recv = true, .ready = true};
+    items[7] = (struct sock_wait){.fd = fds[0], .want_recv = true};
+    items[ITEMS - 1] = (struct sock_wait){.fd = fds[1], .want_recv = true, .want_send = true};
+    assert_int_equal(sock_wait(items, ITEMS, clock_real() + 10 * NS_PER_S), 1);
+    for (int i = 0; i < ITEMS; i++)
+        assert_int_equal(items[i].ready, i == ITEMS - 1);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_int_equal(sock_wait(items, ITEMS, clock_real() + 10 * NS_PER_S), 2);
+    assert_true(items[7].ready && items[ITEMS - 1].ready);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    part(fds, -1);
 }
 
 TEST(no_signal_is_raised)
@@ -511,14 +501,65 @@ TEST(tuning)
 #endif
     }
     exchange(ends);
-    sock_close(ends[0]);
-    sock_close(ends[1]);
-    sock_unlisten(listener);
+    part(ends, listener);
     assert_int_equal(sock_pair(ends), HEARTH_OK);
     sock_tune(ends[0], &wish); /* what does not apply is left alone */
     exchange(ends);
-    sock_close(ends[0]);
-    sock_close(ends[1]);
+    part(ends, -1);
+}
+
+/* ---- what the system says of TCP ---- */
+
+#define HELD_BYTES 16384
+
+/* How much goes into a connection that nobody reads. */
+static size_t fill(int fd)
+{
+    static char bytes[4096];
+    struct iovec piece = {bytes, sizeof bytes};
+    size_t all = 0;
+
+    for (ssize_t len; (len = sock_send(fd, &piece, 1)) > 0;)
+        all += (size_t)len;
+    return all;
+}
+
+TEST(a_round_trip_is_known_where_the_system_tells)
+{
+    int ends[2], listener;
+
+    join("127.0.0.1:0", ends, &listener);
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+    assert_in_range(tcp_least_round_trip(ends[0]), 1, 10 * NS_PER_S);
+#else
+    assert_int_equal(tcp_least_round_trip(ends[0]), 0);
+#endif
+    part(ends, listener);
+}
+
+TEST(of_other_things_none_is_known)
+{
+    int pair[2];
+
+    assert_int_equal(sock_pair(pair), HEARTH_OK);
+    assert_int_equal(tcp_least_round_trip(pair[0]), 0);
+    tcp_hold_back(pair[0], HELD_BYTES);
+    part(pair, -1);
+    assert_int_equal(tcp_least_round_trip(-1), 0);
+}
+
+TEST(less_waits_when_it_is_held_back)
+{
+    int ends[2], listener;
+
+    join("127.0.0.1:0", ends, &listener);
+    tcp_hold_back(ends[0], HELD_BYTES);
+    assert_true(fill(ends[0]) > 0);
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+    tcp_hold_back(ends[0], 0);
+    assert_true(fill(ends[0]) > HELD_BYTES);
+#endif
+    part(ends, listener);
 }
 
 /* ---- descriptors ---- */
@@ -580,8 +621,7 @@ TEST(descriptors_wait_for_room)
     while ((status = sock_send_fds(pair[0], bytes, 256, pair, 1)) == HEARTH_OK && tries < 100000)
         tries++;
     assert_int_equal(status, HEARTH_PENDING);
-    sock_close(pair[0]);
-    sock_close(pair[1]);
+    part(pair, -1);
 }
 
 /* A process that became another user is not us: only root can play both. */
@@ -599,7 +639,5 @@ TEST(another_user_is_seen)
     int code;
     assert_int_equal(waitpid(child, &code, 0), child);
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
-    sock_close(ends[0]);
-    sock_close(ends[1]);
-    sock_unlisten(listener);
+    part(ends, listener);
 }

@@ -6,15 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "os/sock.h"
+#include "addrs.h"
 #include "support/suite.h"
-
-static struct sock_addr addr_of(const char *text)
-{
-    struct sock_addr addr;
-    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
-    return addr;
-}
 
 static char base[] = "/tmp/hearth-names-XXXXXX"; /* plays $XDG_RUNTIME_DIR */
 static char inside[64], before_us[256];
@@ -67,13 +60,12 @@ static void assert_refused(const char *why)
     assert_non_null(strstr(error.text, why));
 }
 
-static void a_folder_that_others_reach_is_refused(void **state)
+TEST_WITH(a_folder_that_others_reach_is_refused, folder_begin, folder_end)
 {
     struct sock_addr addr = addr_of("unix:@x");
     struct error error;
     int fd;
 
-    (void)state;
     assert_int_equal(symlink("/tmp", inside), 0);
     assert_refused("symbolic link");
     assert_int_equal(unlink(inside), 0);
@@ -95,11 +87,10 @@ static void a_folder_that_others_reach_is_refused(void **state)
     sock_unlisten(fd);
 }
 
-static void a_base_that_is_no_good_is_not_used(void **state)
+TEST_WITH(a_base_that_is_no_good_is_not_used, folder_begin, folder_end)
 {
     char longer[64];
 
-    (void)state;
     assert_true(leads_into(inside));
     assert_int_equal(chmod(base, 0755), 0);
     assert_false(leads_into(base));
@@ -124,14 +115,13 @@ static void a_base_that_is_no_good_is_not_used(void **state)
 }
 
 /* A killed process leaves a file that nobody will ever ask for by name. */
-static void sockets_of_the_dead_are_removed(void **state)
+TEST_WITH(sockets_of_the_dead_are_removed, folder_begin, folder_end)
 {
     struct sock_addr dead = addr_of("unix:@hearth-dead"), ours = addr_of("unix:@hearth-ours"),
                      next = addr_of("unix:@hearth-next");
     struct error error;
     int fd[3], guest;
 
-    (void)state;
     assert_int_equal(sock_listen(&dead, 1, &fd[0], NULL, &error), HEARTH_OK);
     assert_int_equal(sock_listen(&ours, 1, &fd[1], NULL, &error), HEARTH_OK);
     sock_close(fd[0]); /* as a kill does: without taking the file away */
@@ -145,13 +135,12 @@ static void sockets_of_the_dead_are_removed(void **state)
 }
 
 /* Whoever listens may have been started without the session's folder. */
-static void a_name_is_found_below_tmp_too(void **state)
+TEST_WITH(a_name_is_found_below_tmp_too, folder_begin, folder_end)
 {
     struct error error;
     char name[64];
     int listener, fd;
 
-    (void)state;
     snprintf(name, sizeof name, "unix:@hearth-test-tmp-%d", (int)getpid());
     unsetenv("XDG_RUNTIME_DIR");
     struct sock_addr there = addr_of(name);
@@ -167,14 +156,13 @@ static void a_name_is_found_below_tmp_too(void **state)
 
 #if defined(__linux__)
 /* Names of the abstract space are anybody's: one that is taken there is still free for us. */
-static void a_squatted_name_does_not_matter(void **state)
+TEST_WITH(a_squatted_name_does_not_matter, folder_begin, folder_end)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct sock_addr addr = addr_of("unix:@hearth-test-squat");
     struct error error;
     int listener, fd, guest;
 
-    (void)state;
     int squatter = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memcpy(un.sun_path + 1, "hearth-test-squat", 17);
     assert_int_equal(
@@ -189,19 +177,3 @@ static void a_squatted_name_does_not_matter(void **state)
     close(squatter);
 }
 #endif
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_begin, folder_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_folder_that_others_reach_is_refused),
-        IN_FOLDER(a_base_that_is_no_good_is_not_used),
-        IN_FOLDER(sockets_of_the_dead_are_removed),
-        IN_FOLDER(a_name_is_found_below_tmp_too),
-#if defined(__linux__)
-        IN_FOLDER(a_squatted_name_does_not_matter),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

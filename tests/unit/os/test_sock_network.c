@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that one machine may have for the asking count as one. */
-#include "os/sock.h"
+#include "addrs.h"
 #include "support/suite.h"
 
 static uint64_t network(const char *text)
 {
-    struct sock_addr addr;
-
-    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
+    struct sock_addr addr = addr_of(text);
     return sock_addr_network(&addr);
 }
 

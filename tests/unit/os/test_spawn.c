@@ -8,13 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "addrs.h"
 #include "os/clock.h"
-#include "os/self.h"
-#include "os/sock.h"
 #include "os/spawn.h"
 #include "support/suite.h"
-
-#define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
 
 static char folder[64], script[96];
 
@@ -60,8 +57,7 @@ static void hear(struct child *child, char *text, size_t size)
     size_t len = 0;
 
     for (;;) {
-        struct sock_wait item = {.fd = child->fd, .want_recv = true};
-        assert_int_equal(sock_wait(&item, 1, clock_real() + PATIENCE_NS), 1);
+        assert_true(ready(child->fd, false));
         struct iovec piece = {text + len, size - 1 - len};
         ssize_t n = sock_recv(child->fd, &piece, 1);
         if (n < 0)
@@ -83,12 +79,11 @@ static void ends_as(struct child *child, const char *expected)
     assert_true(child_ended(child, how, sizeof how));
 }
 
-static void talks_and_ends(void **state)
+TEST_WITH(talks_and_ends, make_folder, remove_folder)
 {
     struct child child;
     char text[64];
 
-    (void)state;
     start(&child, "#!/bin/sh\nread line\necho got $line\necho lost >&2\nexit 7\n");
     struct iovec piece = {(char[]){"word\n"}, 5};
     assert_int_equal(sock_send(child.fd, &piece, 1), 5);
@@ -100,11 +95,10 @@ static void talks_and_ends(void **state)
     assert_int_equal(child.fd, -1);
 }
 
-static void killed_ones_are_reaped(void **state)
+TEST_WITH(killed_ones_are_reaped, make_folder, remove_folder)
 {
     struct child child;
 
-    (void)state;
     start(&child, "#!/bin/sh\nexec sleep 1000\n");
     int pid = child.pid;
     child_end(&child);
@@ -114,12 +108,11 @@ static void killed_ones_are_reaped(void **state)
     child_end(&child);
 }
 
-static void other_children_are_left_alone(void **state)
+TEST_WITH(other_children_are_left_alone, make_folder, remove_folder)
 {
     struct child child;
     int status = 0;
 
-    (void)state;
     pid_t other = fork();
     if (other == 0)
         _exit(9);
@@ -130,23 +123,21 @@ static void other_children_are_left_alone(void **state)
     assert_int_equal(WEXITSTATUS(status), 9);
 }
 
-static void others_may_have_reaped_it(void **state)
+TEST_WITH(others_may_have_reaped_it, make_folder, remove_folder)
 {
     struct child child;
 
-    (void)state;
     start(&child, "#!/bin/sh\nexit 0\n");
     assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
     ends_as(&child, "somebody else reaped it");
     child_end(&child);
 }
 
-static void what_cannot_be_run_is_named(void **state)
+TEST_WITH(what_cannot_be_run_is_named, make_folder, remove_folder)
 {
     struct child child;
     struct error error;
 
-    (void)state;
     assert_int_equal(child_start(&child, "/nowhere/program", &error), HEARTH_INVALID);
     assert_non_null(strstr(error.text, "/nowhere/program"));
     write_script("#!/bin/sh\n", 0600);
@@ -160,12 +151,11 @@ static void what_cannot_be_run_is_named(void **state)
 }
 
 /* Programs that closed their standard descriptors get the line as one of these numbers. */
-static void low_numbers_do_no_harm(void **state)
+TEST_WITH(low_numbers_do_no_harm, make_folder, remove_folder)
 {
     struct child child;
     char text[64];
 
-    (void)state;
     int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
     close(STDIN_FILENO);
     start(&child, "#!/bin/sh\nread line\necho got $line\n");
@@ -180,27 +170,12 @@ static void low_numbers_do_no_harm(void **state)
     assert_string_equal(text, "got word\n");
 }
 
-static void where_we_are(void **state)
+TEST_WITH(where_we_are, make_folder, remove_folder)
 {
     char program[4096], library[4096];
 
-    (void)state;
     assert_true(self_program_folder(program, sizeof program));
     assert_true(program[0] == '/');
     assert_true(self_library_folder(library, sizeof library)); /* linked statically: the program's */
     assert_false(self_program_folder(program, 1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(talks_and_ends),
-        cmocka_unit_test(killed_ones_are_reaped),
-        cmocka_unit_test(other_children_are_left_alone),
-        cmocka_unit_test(others_may_have_reaped_it),
-        cmocka_unit_test(what_cannot_be_run_is_named),
-        cmocka_unit_test(low_numbers_do_no_harm),
-        cmocka_unit_test(where_we_are),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

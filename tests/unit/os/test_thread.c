@@ -11,24 +11,17 @@
 
 struct report {
     int runs;
-    bool took_lock;
     sigset_t mask;
     char name[64];
-    struct mutex *lock;
 };
 
-static void network_scan(void *arg)
+static void report_self(void *arg)
 {
     struct report *r = arg;
 
     r->runs++;
     pthread_sigmask(SIG_SETMASK, NULL, &r->mask);
     pthread_getname_np(pthread_self(), r->name, sizeof r->name);
-    if (r->lock) {
-        r->took_lock = mutex_trylock(r->lock);
-        if (r->took_lock)
-            mutex_unlock(r->lock);
-    }
 }
 
 TEST(a_thread_runs_named_and_without_signals)
@@ -40,7 +33,7 @@ TEST(a_thread_runs_named_and_without_signals)
     sigset_t before, after;
 
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    assert_int_equal(thread_start(&t, "hearth-a-long-name", network_scan, &r), HEARTH_OK);
+    assert_int_equal(thread_start(&t, "hearth-a-long-name", report_self, &r), HEARTH_OK);
     thread_join(&t);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_int_equal(r.runs, 1);
@@ -49,24 +42,6 @@ TEST(a_thread_runs_named_and_without_signals)
         assert_int_equal(sigismember(&r.mask, signals[i]), 1);
         assert_int_equal(sigismember(&after, signals[i]), sigismember(&before, signals[i]));
     }
-}
-
-TEST(trylock_fails_while_another_holds)
-{
-    struct mutex lock;
-    struct report r = {.lock = &lock};
-    struct thread t;
-
-    assert_int_equal(mutex_init(&lock), HEARTH_OK);
-    mutex_lock(&lock);
-    assert_int_equal(thread_start(&t, "t", network_scan, &r), HEARTH_OK);
-    thread_join(&t);
-    assert_false(r.took_lock);
-    mutex_unlock(&lock);
-    assert_int_equal(thread_start(&t, "t", network_scan, &r), HEARTH_OK);
-    thread_join(&t);
-    assert_true(r.took_lock);
-    mutex_fini(&lock);
 }
 
 #define ROUNDS 20000
@@ -81,8 +56,7 @@ static void count_up(void *arg)
     struct counter *c = arg;
 
     for (int i = 0; i < ROUNDS; i++) {
-        if (i % 2 || !mutex_trylock(&c->lock))
-            mutex_lock(&c->lock);
+        mutex_lock(&c->lock);
         c->value++;
         mutex_unlock(&c->lock);
         if (i % 1000 == 0)

@@ -17,5 +17,5 @@ struct pattern {
 void pattern_set(struct pattern *pattern, const char *name, const void *bytes, size_t len);
 /* How often the pattern stands in memory that a core dump would hold. -1: this system does not tell. */
 int dumped_count(const struct pattern *pattern);
-/* Whether the page of this address has the two-message flag of /proc/self/smaps. */
+/* Whether the page of this address has the two-letter flag of /proc/self/smaps. */
 bool page_has_flag(const void *address, const char *flag);

@@ -40,7 +40,7 @@ struct credentials *ends_node(const struct node_wish *wish)
 
 void end_open(struct end *end, const struct credentials *credentials, enum channel_role role)
 {
-    struct channel_setup setup = {.heap = &ends_heap, .credentials = credentials, .role = role};
+    struct session_setup setup = {.heap = &ends_heap, .credentials = credentials, .role = role};
 
     *end = (struct end){.status = HEARTH_PENDING};
     if (channel_open(&setup, &end->channel, &end->error))

@@ -85,8 +85,18 @@ static void show_certificates(struct rogue *rogue, const struct rogue_wish *wish
     assert_true(gnutls_certificate_set_key(rogue->credentials, NULL, 0, list, count, signs) >= 0);
 }
 
+/* Of all that were opened in this test. */
+static struct {
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t credentials;
+} opened[ROGUES_MAX];
+static int opened_count;
+
 static void set_transport(struct rogue *rogue)
 {
+    assert_true(opened_count < ROGUES_MAX);
+    opened[opened_count].session = rogue->session;
+    opened[opened_count++].credentials = rogue->credentials;
     gnutls_transport_set_ptr(rogue->session, rogue);
     gnutls_transport_set_pull_function(rogue->session, pull);
     gnutls_transport_set_push_function(rogue->session, push);
@@ -131,11 +141,14 @@ void rogue_adopt(struct rogue *rogue, gnutls_session_t session)
     set_transport(rogue);
 }
 
-void rogue_close(struct rogue *rogue)
+void rogues_close(void)
 {
-    gnutls_deinit(rogue->session);
-    if (rogue->credentials)
-        gnutls_certificate_free_credentials(rogue->credentials);
+    for (int i = 0; i < opened_count; i++)
+        gnutls_deinit(opened[i].session);
+    for (int i = 0; i < opened_count; i++)
+        if (opened[i].credentials)
+            gnutls_certificate_free_credentials(opened[i].credentials);
+    opened_count = 0;
 }
 
 void rogue_knock(uint8_t secret, char knock[static 128])

@@ -13,6 +13,7 @@
 enum rogue_key { ROGUE_ED25519, ROGUE_ECDSA, ROGUE_RSA, ROGUE_NO_KEY };
 
 #define ROGUE_CERTIFICATES_MAX 4
+#define ROGUES_MAX             64 /* in one test */
 
 struct rogue_wish {
     bool listens;
@@ -20,7 +21,7 @@ struct rogue_wish {
     const char *alpn;     /* NULL: hearth/1; "": none */
     const char *knock;    /* server name; NULL: none */
     enum rogue_key key;
-    const struct rogue *like; /* shows the same certificate; closed later than this one */
+    const struct rogue *like; /* shows the same certificate */
     int certificates;         /* how many of the same key; 0: one */
     int limit;                /* max size of records it takes; 0: any */
 };
@@ -34,9 +35,9 @@ struct rogue {
 };
 
 void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
-/* A session that credentials_session made, over memory; NULL credentials. Ends with rogue_close. */
+/* A session that credentials_session made, over memory; NULL credentials. */
 void rogue_adopt(struct rogue *rogue, gnutls_session_t session);
-void rogue_close(struct rogue *rogue);
+void rogues_close(void); /* all of them, at the end of a test */
 /* A knock that is right for this secret, at any listener. */
 void rogue_knock(uint8_t secret, char knock[static 128]);
 /* Who it is by its key. */

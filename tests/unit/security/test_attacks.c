@@ -2,69 +2,33 @@
 /* Whoever has no secret, another one, the wrong key, or somebody else's proof: refused, and told why. */
 #include "security/proof.h"
 
-#include "folder.h"
-#include "rogue.h"
+#include "members.h"
 #include "support/suite.h"
 
-#define CLUSTER 1
-#define OTHER   2
+#define OTHER 2
 
 static const char other_cluster[] = "it has another secret, or belongs to another cluster";
 static const char wrong_proof[] = "its proof of the secret is wrong";
 static const char our_wrong_proof[] = "it says that our proof of the secret is wrong";
 static const char forged[] = "it sends a record that is forged, damaged or repeated";
 
-static struct credentials *ann, *bob;
-static struct end dialler, listener;
-static char knock[128]; /* heard on the network, and repeated by rogues */
-
-static int set_up(void **state)
-{
-    if (folder_make(state))
-        return -1;
-    heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xb});
-    rogue_knock(CLUSTER, knock);
-    ends_signatures = 0;
-    return 0;
-}
-
-/* Whatever was tried before: members still meet, and nothing is left behind. */
-static int tear_down(void **state)
-{
-    int removed = folder_remove(state);
-
-    end_close(&dialler);
-    end_close(&listener);
-    ends_join(&dialler, &listener, ann, bob);
-    ends_exchange(&dialler, &listener, 64);
-    end_close(&dialler);
-    end_close(&listener);
-    credentials_close(ann);
-    credentials_close(bob);
-    return ends_heap.blocks == 0 ? removed : -1;
-}
-
 /* ---- strangers ---- */
 
-TEST_WITH(test_other_secret, set_up, tear_down)
+TEST_WITH(test_other_secret, members_set_up, members_tear_down)
 {
-    struct credentials *eve = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
+    third = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
     char expected[ERROR_TEXT_MAX], id[NAMESPACE_TEXT];
     int signatures = ends_signatures;
 
-    namespace_text(secret_namespace(credentials_secret(eve)), id);
+    namespace_text(secret_namespace(credentials_secret(third)), id);
     (void)snprintf(expected, sizeof expected, "it has another secret (its namespace is %.8s...)", id);
-    end_open(&dialler, eve, CHANNEL_DIALS);
+    end_open(&dialler, third, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&listener, HEARTH_PROTOCOL, expected);
     end_refused(&dialler, HEARTH_PEER_LOST, other_cluster);
     assert_int_equal(ends_signatures, signatures);
     assert_null(channel_peer(listener.channel));
-    end_close(&dialler);
-    credentials_close(eve);
 }
 
 static void knocks_with(const char *name, const char *text, gnutls_alert_description_t alert)
@@ -80,11 +44,10 @@ static void knocks_with(const char *name, const char *text, gnutls_alert_descrip
     assert_int_equal(gnutls_alert_get(rogue.session), alert);
     assert_int_equal(rogue.in.len, 7); /* one alert, and nothing that would have cost anything */
     assert_int_equal(ends_signatures, signatures);
-    rogue_close(&rogue);
     end_close(&listener);
 }
 
-TEST_WITH(test_no_knock, set_up, tear_down)
+TEST_WITH(test_no_knock, members_set_up, members_tear_down)
 {
     static const char none[] = "it does not know the secret (no knock)";
     static const char wrong[] = "its knock is wrong: it does not know the secret, or means another "
@@ -145,76 +108,59 @@ static const char *about(const struct credentials *whose, const char *rest)
     char id[NODE_ID_SHORT];
 
     node_id_short(&credentials_self(whose)->node, id);
-    (void)snprintf(text, sizeof text, "its key %s %s", id, rest);
+    (void)snprintf(text, sizeof text, "its key %s: %s", rest, id);
     return text;
 }
 
-TEST_WITH(test_revoked_dialler, set_up, tear_down)
+TEST_WITH(test_revoked_dialler, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(ann)->node, true);
+    third = trusting(&credentials_self(ann)->node, true);
     end_open(&dialler, ann, CHANNEL_DIALS);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    end_open(&listener, third, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&listener, HEARTH_PROTOCOL, about(ann, "was revoked (hearth trust)"));
     end_refused(&dialler, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
     assert_true(node_id_equal(&channel_peer(listener.channel)->node, &credentials_self(ann)->node));
-    end_close(&dialler);
-    end_close(&listener);
-    ends_join(&dialler, &listener, bob, cat); /* others come in as before */
-    end_close(&listener);
-    credentials_close(cat);
+    members_part();
+    ends_join(&dialler, &listener, bob, third); /* others come in as before */
 }
 
-TEST_WITH(test_revoked_listener, set_up, tear_down)
+TEST_WITH(test_revoked_listener, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(bob)->node, true);
-    end_open(&dialler, cat, CHANNEL_DIALS);
+    third = trusting(&credentials_self(bob)->node, true);
+    end_open(&dialler, third, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
     end_refused(&dialler, HEARTH_PROTOCOL, about(bob, "was revoked (hearth trust)"));
     end_refused(&listener, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
-    end_close(&dialler);
-    credentials_close(cat);
 }
 
-TEST_WITH(test_unlisted, set_up, tear_down)
+TEST_WITH(test_unlisted, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
-
-    cat = trusting(&credentials_self(ann)->node, false);
-    ends_join(&dialler, &listener, ann, cat);
-    end_close(&dialler);
-    end_close(&listener);
+    third = trusting(&credentials_self(ann)->node, false);
+    ends_join(&dialler, &listener, ann, third);
+    members_part();
     end_open(&dialler, bob, CHANNEL_DIALS);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    end_open(&listener, third, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
-    end_refused(&listener, HEARTH_PROTOCOL, about(bob, "is not on the list of allowed ones (hearth trust)"));
+    end_refused(&listener, HEARTH_PROTOCOL,
+                about(bob, "is not on the list of those that are allowed (hearth trust)"));
     end_refused(&dialler, HEARTH_PEER_LOST, "our key is not on its list (hearth trust)");
-    end_close(&listener);
-    credentials_close(cat);
 }
 
 /* Who is not listed and does not have the secret either is turned away for the first. */
-TEST_WITH(test_unlisted_rogue, set_up, tear_down)
+TEST_WITH(test_unlisted_rogue, members_set_up, members_tear_down)
 {
-    struct credentials *cat;
     struct rogue rogue;
     uint8_t nothing[PROOF_LEN] = {0};
 
-    cat = trusting(&credentials_self(ann)->node, false);
-    end_open(&listener, cat, CHANNEL_LISTENS);
+    third = trusting(&credentials_self(ann)->node, false);
+    end_open(&listener, third, CHANNEL_LISTENS);
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
     rogue_shake(&rogue, &listener);
     rogue_say(&rogue, &listener, nothing, sizeof nothing);
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
     assert_rogue_refused(&rogue, PROOF_UNLISTED);
-    rogue_close(&rogue);
-    end_close(&listener);
-    credentials_close(cat);
 }
 
 /* ---- proofs of others ---- */
@@ -242,7 +188,7 @@ static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
 }
 
 /* The machinery of these tests is right: with secret, key and role as they should be, a rogue is a member. */
-TEST_WITH(test_rogue_with_everything, set_up, tear_down)
+TEST_WITH(test_rogue_with_everything, members_set_up, members_tear_down)
 {
     struct rogue rogue;
     struct identity identity;
@@ -252,11 +198,10 @@ TEST_WITH(test_rogue_with_everything, set_up, tear_down)
     assert_true(channel_ready(listener.channel));
     assert_int_equal(channel_peer(listener.channel)->instance, 0xe);
     assert_true(node_id_equal(&channel_peer(listener.channel)->node, &identity.node));
-    rogue_close(&rogue);
 }
 
 /* What a member that knows the secret may not do: say that it is somebody else, or turn the roles around. */
-TEST_WITH(test_member_claims_to_be_another, set_up, tear_down)
+TEST_WITH(test_member_claims_to_be_another, members_set_up, members_tear_down)
 {
     for (int lie = 0; lie < 5; lie++) {
         uint8_t message[PROOF_LEN];
@@ -281,13 +226,12 @@ TEST_WITH(test_member_claims_to_be_another, set_up, tear_down)
         rogue_say(&rogue, &listener, message, PROOF_LEN);
         end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
         assert_rogue_refused(&rogue, PROOF_WRONG);
-        rogue_close(&rogue);
         end_close(&listener);
     }
 }
 
 /* A proof was given to a rogue; it shows it elsewhere, later. */
-TEST_WITH(test_repeated_proof, set_up, tear_down)
+TEST_WITH(test_repeated_proof, members_set_up, members_tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue first, second;
@@ -297,12 +241,10 @@ TEST_WITH(test_repeated_proof, set_up, tear_down)
     rogue_say(&second, &listener, proof, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
     assert_rogue_refused(&second, PROOF_WRONG);
-    rogue_close(&first);
-    rogue_close(&second);
 }
 
 /* The same two members, and the proof of their last session. */
-TEST_WITH(test_proof_of_last_session, set_up, tear_down)
+TEST_WITH(test_proof_of_last_session, members_set_up, members_tear_down)
 {
     struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
     uint8_t message[PROOF_LEN];
@@ -319,11 +261,9 @@ TEST_WITH(test_proof_of_last_session, set_up, tear_down)
     rogue_shake(&second, &listener);
     rogue_say(&second, &listener, message, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
-    rogue_close(&second);
-    rogue_close(&first);
 }
 
-TEST_WITH(test_reflected_proof, set_up, tear_down)
+TEST_WITH(test_reflected_proof, members_set_up, members_tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue rogue;
@@ -332,11 +272,10 @@ TEST_WITH(test_reflected_proof, set_up, tear_down)
     rogue_say(&rogue, &dialler, proof, PROOF_LEN);
     end_refused(&dialler, HEARTH_PROTOCOL, wrong_proof);
     assert_rogue_refused(&rogue, PROOF_WRONG);
-    rogue_close(&rogue);
 }
 
 /* The same node at both ends: what its dialling channel says is shown to its listening one. */
-TEST_WITH(test_proof_back_to_its_node, set_up, tear_down)
+TEST_WITH(test_proof_back_to_its_node, members_set_up, members_tear_down)
 {
     uint8_t proof[PROOF_LEN];
     struct rogue there, back;
@@ -347,12 +286,10 @@ TEST_WITH(test_proof_back_to_its_node, set_up, tear_down)
     rogue_shake(&back, &listener);
     rogue_say(&back, &listener, proof, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
-    rogue_close(&there);
-    rogue_close(&back);
 }
 
 /* Between two members, with his own certificate, and all that they say carried on. */
-TEST_WITH(test_man_in_the_middle, set_up, tear_down)
+TEST_WITH(test_man_in_the_middle, members_set_up, members_tear_down)
 {
     uint8_t message[PROOF_LEN];
     struct rogue to_ann, to_bob;
@@ -364,12 +301,10 @@ TEST_WITH(test_man_in_the_middle, set_up, tear_down)
     assert_int_equal(rogue_hear(&to_bob, message, PROOF_LEN), PROOF_LEN);
     rogue_say(&to_ann, &dialler, message, PROOF_LEN);
     end_refused(&dialler, HEARTH_PEER_LOST, our_wrong_proof);
-    rogue_close(&to_ann);
-    rogue_close(&to_bob);
 }
 
 /* As above, but he says yes to the dialler with what he has. */
-TEST_WITH(test_listener_without_secret, set_up, tear_down)
+TEST_WITH(test_listener_without_secret, members_set_up, members_tear_down)
 {
     static const struct {
         size_t len;
@@ -396,12 +331,11 @@ TEST_WITH(test_listener_without_secret, set_up, tear_down)
         memcpy(message, cases[i].head, sizeof cases[i].head);
         rogue_say(&rogue, &dialler, message, cases[i].len);
         end_refused(&dialler, HEARTH_PROTOCOL, cases[i].text);
-        rogue_close(&rogue);
         end_close(&dialler);
     }
 }
 
-TEST_WITH(test_refusals, set_up, tear_down)
+TEST_WITH(test_refusals, members_set_up, members_tear_down)
 {
     static const struct {
         enum proof_reason reason;
@@ -421,14 +355,13 @@ TEST_WITH(test_refusals, set_up, tear_down)
         proof_refuse(cases[i].reason, message);
         rogue_say(&rogue, &dialler, message, PROOF_LEN);
         end_refused(&dialler, HEARTH_PEER_LOST, cases[i].text);
-        rogue_close(&rogue);
         end_close(&dialler);
     }
 }
 
 /* ---- whole handshakes again ---- */
 
-TEST_WITH(test_repeated_handshake, set_up, tear_down)
+TEST_WITH(test_repeated_handshake, members_set_up, members_tear_down)
 {
     static struct caught said;
     int signatures;
@@ -452,14 +385,13 @@ TEST_WITH(test_repeated_handshake, set_up, tear_down)
 }
 
 /* The listener's side of an earlier session does not fool a dialler. */
-TEST_WITH(test_repeated_answer, set_up, tear_down)
+TEST_WITH(test_repeated_answer, members_set_up, members_tear_down)
 {
     static struct caught said;
 
     said.len = 0;
     ends_join(&dialler, &listener, ann, bob);
-    end_close(&dialler);
-    end_close(&listener);
+    members_part();
     end_open(&dialler, ann, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     while (ends_carry_one_way(&dialler, &listener, 0, NULL) +
@@ -474,7 +406,7 @@ TEST_WITH(test_repeated_answer, set_up, tear_down)
 }
 
 /* A dialler that hears itself. */
-TEST_WITH(test_mirror, set_up, tear_down)
+TEST_WITH(test_mirror, members_set_up, members_tear_down)
 {
     uint8_t bytes[4096];
     size_t len;

@@ -5,8 +5,7 @@
 #include "core/prng.h"
 #include "security/records.h"
 
-#include "ends.h"
-#include "folder.h"
+#include "members.h"
 #include "support/suite.h"
 
 #define SUITE_AT                                                                                             \
@@ -15,28 +14,6 @@
 #define CHACHA_SUITE 0x1303
 #define SOME_LEN     1000
 #define STEPS_MAX    1000
-
-static struct credentials *ann, *bob;
-static struct end dialler, listener;
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    end_close(&dialler);
-    end_close(&listener);
-    credentials_close(ann);
-    credentials_close(bob);
-    return ends_heap.blocks == 0 ? 0 : -1;
-}
 
 static void assert_identity(const struct identity *a, const struct identity *b)
 {
@@ -61,12 +38,6 @@ static void open_both(void)
     end_open(&listener, bob, CHANNEL_LISTENS);
 }
 
-static void close_both(void)
-{
-    end_close(&dialler);
-    end_close(&listener);
-}
-
 /* GnuTLS writes the secrets of sessions to a file that this variable names, unless it is told not to. */
 static int meet_with_key_log(void *path)
 {
@@ -78,19 +49,17 @@ static int meet_with_key_log(void *path)
     return access(path, F_OK) == 0 ? 2 : 0;
 }
 
-static void test_no_key_log(void **state) /* the first test: GnuTLS looks for the variable once */
+TEST_WITH(test_no_key_log, members_set_up,
+          members_tear_down) /* the first test: GnuTLS looks for the variable once */
 {
     char path[256];
 
-    assert_int_equal(folder_make(state), 0);
     (void)snprintf(path, sizeof path, "%s", folder_path("keys"));
     assert_int_equal(child_run(meet_with_key_log, path), 0);
-    assert_int_equal(folder_remove(state), 0);
 }
 
-static void test_they_meet(void **state)
+TEST_WITH(test_they_meet, members_set_up, members_tear_down)
 {
-    (void)state;
     open_both();
     assert_null(channel_peer(dialler.channel));
     assert_null(channel_peer(listener.channel));
@@ -103,19 +72,17 @@ static void test_they_meet(void **state)
     }
 }
 
-static void test_byte_by_byte(void **state)
+TEST_WITH(test_byte_by_byte, members_set_up, members_tear_down)
 {
-    (void)state;
     open_both();
     ends_carry(&dialler, &listener, 1);
     assert_met();
 }
 
-static void test_random_pieces(void **state)
+TEST_WITH(test_random_pieces, members_set_up, members_tear_down)
 {
     struct prng prng;
 
-    (void)state;
     prng_init(&prng, 7);
     for (int i = 0; i < 20; i++) {
         open_both();
@@ -125,17 +92,16 @@ static void test_random_pieces(void **state)
             ;
         assert_met();
         ends_exchange(&listener, &dialler, 1 + prng_below(&prng, CHANNEL_MESSAGE_MAX));
-        close_both();
+        members_part();
     }
 }
 
 /* The dialler's order counts, so that a slow cipher is used only where one end asks for it. */
-static void test_suites(void **state)
+TEST_WITH(test_suites, members_set_up, members_tear_down)
 {
     static const enum suite_order orders[] = {SUITES_AES_FIRST, SUITES_CHACHA_FIRST};
     static struct caught hello;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         credentials_close(ann);
         credentials_close(bob);
@@ -150,16 +116,15 @@ static void test_suites(void **state)
         ends_carry(&dialler, &listener, 0);
         assert_met();
         ends_exchange(&dialler, &listener, SOME_LEN);
-        close_both();
+        members_part();
     }
 }
 
-static void test_messages_wait(void **state)
+TEST_WITH(test_messages_wait, members_set_up, members_tear_down)
 {
     uint8_t message[SOME_LEN], came[SOME_LEN];
     size_t queued = 0, taken = 0;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     memset(message, 5, sizeof message);
     assert_false(channel_send(dialler.channel, message, 0));
@@ -175,12 +140,11 @@ static void test_messages_wait(void **state)
     assert_true(channel_send(dialler.channel, message, sizeof message));
 }
 
-static void test_messages_not_taken(void **state)
+TEST_WITH(test_messages_not_taken, members_set_up, members_tear_down)
 {
     static uint8_t message[CHANNEL_MESSAGE_MAX];
     int sent = 0;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     for (; sent < STEPS_MAX && listener.status == HEARTH_OK; sent++) {
         assert_true(channel_send(dialler.channel, message, sizeof message));
@@ -203,13 +167,12 @@ static void talk_in_records(struct records *from, struct records *to)
     assert_memory_equal(record, piece.iov_base, 16);
 }
 
-static void test_take_records(void **state)
+TEST_WITH(test_take_records, members_set_up, members_tear_down)
 {
     struct records *a = NULL, *b = NULL;
     uint8_t byte = 1, record[SOME_LEN];
     size_t len;
 
-    (void)state;
     open_both();
     assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_PENDING);
     ends_carry(&dialler, &listener, 0);
@@ -231,12 +194,11 @@ static void test_take_records(void **state)
 }
 
 /* The end that reads takes not a byte that belongs to whoever comes after it. */
-static void test_wants(void **state)
+TEST_WITH(test_wants, members_set_up, members_tear_down)
 {
     static const uint8_t too_much[0x103];
     struct error error;
 
-    (void)state;
     ends_join(&dialler, &listener, ann, bob);
     assert_int_equal(channel_wants(dialler.channel), RECORD_HEADER_LEN);
     assert_int_equal(channel_input(dialler.channel, "\x17\x03", 2, &error), HEARTH_OK);
@@ -250,16 +212,14 @@ static void test_wants(void **state)
 }
 
 /* Ranks that share a home share its key: they are told apart by their instances. */
-static void test_one_key_for_two(void **state)
+TEST_WITH(test_one_key_for_two, members_set_up, members_tear_down)
 {
     struct node_key *keys[2];
     struct error error;
 
-    assert_int_equal(folder_make(state), 0);
     for (int i = 0; i < 2; i++)
         if (node_key_load(folder_path("node.key"), &keys[i], &error))
             fail_msg("%s", error.text);
-    assert_int_equal(folder_remove(state), 0);
     credentials_close(ann);
     credentials_close(bob);
     ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1, .key = keys[0]});
@@ -286,7 +246,7 @@ static bool admit(void *arg, bool weak)
 
 static void open_with(struct doorman *doorman)
 {
-    struct channel_setup setup = {.heap = &ends_heap,
+    struct session_setup setup = {.heap = &ends_heap,
                                   .credentials = bob,
                                   .role = CHANNEL_LISTENS,
                                   .admit = admit,
@@ -297,11 +257,10 @@ static void open_with(struct doorman *doorman)
     assert_int_equal(channel_open(&setup, &listener.channel, &listener.error), HEARTH_OK);
 }
 
-static void test_admitted(void **state)
+TEST_WITH(test_admitted, members_set_up, members_tear_down)
 {
     struct doorman doorman = {.lets_in = true};
 
-    (void)state;
     open_with(&doorman);
     ends_carry(&dialler, &listener, 1);
     assert_met();
@@ -310,7 +269,7 @@ static void test_admitted(void **state)
 }
 
 /* A knock for this node or its end of the connection, and one for another. */
-static void test_knocks_for_whom(void **state)
+TEST_WITH(test_knocks_for_whom, members_set_up, members_tear_down)
 {
     struct doorman doorman = {.lets_in = true};
     struct knock_target targets[4] = {
@@ -319,18 +278,17 @@ static void test_knocks_for_whom(void **state)
         {.kind = KNOCK_NODE, .node = credentials_self(ann)->node},
         {.kind = KNOCK_ADDRESS},
     };
-    struct channel_setup listens = {.heap = &ends_heap,
+    struct session_setup listens = {.heap = &ends_heap,
                                     .credentials = bob,
                                     .role = CHANNEL_LISTENS,
                                     .admit = admit,
                                     .admit_arg = &doorman};
 
-    (void)state;
     assert_int_equal(sock_addr_parse("192.0.2.1:29500", 0, &listens.at), HEARTH_OK);
     targets[1].addr = targets[3].addr = listens.at;
     sock_addr_set_port(&targets[3].addr, 29501);
     for (int i = 0; i < 4; i++) {
-        struct channel_setup dials = {
+        struct session_setup dials = {
             .heap = &ends_heap, .credentials = ann, .role = CHANNEL_DIALS, .to = targets[i]};
         dialler = (struct end){.status = HEARTH_PENDING};
         listener = (struct end){.status = HEARTH_PENDING};
@@ -346,11 +304,10 @@ static void test_knocks_for_whom(void **state)
     assert_int_equal(doorman.weak, 0);
 }
 
-static void test_not_admitted(void **state)
+TEST_WITH(test_not_admitted, members_set_up, members_tear_down)
 {
     struct doorman doorman = {.lets_in = false};
 
-    (void)state;
     open_with(&doorman);
     ends_carry(&dialler, &listener, 0);
     assert_int_equal(doorman.asked, 1);
@@ -362,11 +319,10 @@ static void test_not_admitted(void **state)
 }
 
 /* What has failed stays so, and says the same again. */
-static void test_over_is_over(void **state)
+TEST_WITH(test_over_is_over, members_set_up, members_tear_down)
 {
     struct error error;
 
-    (void)state;
     end_open(&listener, bob, CHANNEL_LISTENS);
     (void)end_feed(&listener, "GET / HTTP/1.1\r\n", 16, 0);
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
@@ -378,14 +334,13 @@ static void test_over_is_over(void **state)
 }
 
 /* Memory ends at each allocation once: an error, no leak, and the other end is left alone. */
-static void test_no_memory(void **state)
+TEST_WITH(test_no_memory, members_set_up, members_tear_down)
 {
     int64_t after = 0;
     bool met = false;
 
-    (void)state;
     for (; after < STEPS_MAX && !met; after++) {
-        struct channel_setup setup = {.heap = &ends_heap, .credentials = bob, .role = CHANNEL_LISTENS};
+        struct session_setup setup = {.heap = &ends_heap, .credentials = bob, .role = CHANNEL_LISTENS};
 
         end_open(&dialler, ann, CHANNEL_DIALS);
         listener = (struct end){.status = HEARTH_PENDING};
@@ -400,32 +355,8 @@ static void test_no_memory(void **state)
                 assert_true(listener.status == HEARTH_NO_MEMORY || dialler.status == HEARTH_NO_MEMORY);
         }
         ends_heap.fail_after = -1;
-        close_both();
+        members_part();
     }
     assert_true(met);
     assert_in_range(after, 3, 20);
-}
-
-#define in_its_own_world(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_its_own_world(test_no_key_log),
-        in_its_own_world(test_they_meet),
-        in_its_own_world(test_byte_by_byte),
-        in_its_own_world(test_random_pieces),
-        in_its_own_world(test_suites),
-        in_its_own_world(test_messages_wait),
-        in_its_own_world(test_messages_not_taken),
-        in_its_own_world(test_take_records),
-        in_its_own_world(test_wants),
-        in_its_own_world(test_one_key_for_two),
-        in_its_own_world(test_admitted),
-        in_its_own_world(test_knocks_for_whom),
-        in_its_own_world(test_not_admitted),
-        in_its_own_world(test_over_is_over),
-        in_its_own_world(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
 }

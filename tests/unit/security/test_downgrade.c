@@ -1,38 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers that want other TLS than ours: older, with other keys, certificates or protocols. None gets in. */
-#include "rogue.h"
+#include "members.h"
 #include "support/suite.h"
 
 #define PARTS "NONE:+AEAD:+CTYPE-X509:+VERS-TLS1.3:%DISABLE_TLS13_COMPAT_MODE"
 
 #define no_tls13        "it offers no TLS 1.3 with the keys and suites that members have"
 #define speaks_no_tls13 "it speaks no TLS 1.3 with the keys and suites that members have"
-
-static struct credentials *ann, *bob;
-static struct end dialler, listener;
-static char knock[128];
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
-    rogue_knock(1, knock);
-    ends_signatures = 0;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ends_join(&dialler, &listener, ann, bob);
-    end_close(&dialler);
-    end_close(&listener);
-    credentials_close(ann);
-    credentials_close(bob);
-    return ends_heap.blocks == 0 ? 0 : -1;
-}
 
 struct attempt {
     struct rogue_wish wish;
@@ -41,41 +15,26 @@ struct attempt {
     int signatures; /* that it may cost us */
 };
 
-static void dial(const struct attempt *attempt)
+/* The rogue dials one of us, or is dialled. */
+static void meet(const struct attempt *attempt, bool dials)
 {
+    struct end *end = dials ? &listener : &dialler;
     struct rogue_wish wish = attempt->wish;
     struct rogue rogue;
     int signatures = ends_signatures;
 
-    wish.knock = knock;
-    end_open(&listener, bob, CHANNEL_LISTENS);
+    wish.knock = dials ? knock : NULL;
+    wish.listens = !dials;
+    end_open(end, dials ? bob : ann, dials ? CHANNEL_LISTENS : CHANNEL_DIALS);
     rogue_open(&rogue, &wish);
-    rogue_shake(&rogue, &listener);
-    end_refused(&listener, attempt->status, attempt->text);
-    assert_null(channel_peer(listener.channel));
+    rogue_shake(&rogue, end);
+    end_refused(end, attempt->status, attempt->text);
+    assert_null(channel_peer(end->channel));
     assert_int_equal(ends_signatures - signatures, attempt->signatures);
-    rogue_close(&rogue);
-    end_close(&listener);
+    end_close(end);
 }
 
-static void answer(const struct attempt *attempt)
-{
-    struct rogue_wish wish = attempt->wish;
-    struct rogue rogue;
-    int signatures = ends_signatures;
-
-    wish.listens = true;
-    end_open(&dialler, ann, CHANNEL_DIALS);
-    rogue_open(&rogue, &wish);
-    rogue_shake(&rogue, &dialler);
-    end_refused(&dialler, attempt->status, attempt->text);
-    assert_null(channel_peer(dialler.channel));
-    assert_int_equal(ends_signatures - signatures, attempt->signatures);
-    rogue_close(&rogue);
-    end_close(&dialler);
-}
-
-TEST_WITH(test_diallers, set_up, tear_down)
+TEST_WITH(test_diallers, members_set_up, members_tear_down)
 {
     static const struct attempt attempts[] = {
         {{.priority = ROGUE_TLS12}, HEARTH_PROTOCOL, no_tls13, 0},
@@ -96,10 +55,10 @@ TEST_WITH(test_diallers, set_up, tear_down)
     };
 
     for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
-        dial(&attempts[i]);
+        meet(&attempts[i], true);
 }
 
-TEST_WITH(test_listeners, set_up, tear_down)
+TEST_WITH(test_listeners, members_set_up, members_tear_down)
 {
     static const struct attempt attempts[] = {
         {{.priority = ROGUE_TLS12}, HEARTH_PEER_LOST, speaks_no_tls13, 0},
@@ -118,7 +77,7 @@ TEST_WITH(test_listeners, set_up, tear_down)
     };
 
     for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
-        answer(&attempts[i]);
+        meet(&attempts[i], false);
 }
 
 /* A hello without a share for our group is asked to try again, and is the same guest then. */
@@ -129,10 +88,10 @@ static bool count_guest(void *arg, bool weak)
     return true;
 }
 
-TEST_WITH(test_retry, set_up, tear_down)
+TEST_WITH(test_retry, members_set_up, members_tear_down)
 {
     int guests = 0;
-    struct channel_setup setup = {.heap = &ends_heap,
+    struct session_setup setup = {.heap = &ends_heap,
                                   .credentials = bob,
                                   .role = CHANNEL_LISTENS,
                                   .admit = count_guest,
@@ -149,6 +108,5 @@ TEST_WITH(test_retry, set_up, tear_down)
     assert_int_equal(listener.status, HEARTH_PENDING);
     assert_non_null(channel_peer(listener.channel));
     assert_int_equal(guests, 1);
-    rogue_close(&rogue);
     end_close(&listener);
 }

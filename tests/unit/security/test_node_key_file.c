@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "folder.h"
-#include "security/key_line.h"
 #include "security/node_key.h"
 #include "support/suite.h"
 #include "support/watchdog.h"
@@ -68,14 +67,13 @@ static void assert_refused(const char *path, const char *why, const char *fix)
 
 /* ---- making and reading ---- */
 
-static void first_use_makes_it(void **state)
+TEST_WITH(first_use_makes_it, folder_make, folder_remove)
 {
     const char *path = folder_path("a/b/node.key"), *other = NULL;
     char text[200];
     uint8_t seed[KEY_SEED_LEN];
     struct node_id first, second;
 
-    (void)state;
     umask(0);
     first = id_of(path);
     second = id_of(path);
@@ -88,9 +86,8 @@ static void first_use_makes_it(void **state)
     assert_null(key_line_parse(text, KEY_LINE_LEN, seed));
 }
 
-static void the_users_mask_does_not_matter(void **state)
+TEST_WITH(the_users_mask_does_not_matter, folder_make, folder_remove)
 {
-    (void)state;
     umask(0277);
     id_of(folder_path("node.key"));
     umask(022);
@@ -98,12 +95,11 @@ static void the_users_mask_does_not_matter(void **state)
     id_of(folder_path("node.key"));
 }
 
-static void a_name_alone_is_in_the_working_directory(void **state)
+TEST_WITH(a_name_alone_is_in_the_working_directory, folder_make, folder_remove)
 {
     char before[FOLDER_PATH_MAX];
     struct node_id first, second;
 
-    (void)state;
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder()), 0);
     first = id_of("node.key");
@@ -112,13 +108,12 @@ static void a_name_alone_is_in_the_working_directory(void **state)
     assert_true(node_id_equal(&first, &second));
 }
 
-static void the_line_is_that_of_the_book(void **state)
+TEST_WITH(the_line_is_that_of_the_book, folder_make, folder_remove)
 {
     const char *path = folder_path("node.key");
     uint8_t seed[KEY_SEED_LEN];
     char line[KEY_LINE_LEN];
 
-    (void)state;
     for (size_t cut = 0; cut <= 1; cut++) { /* an editor may take the new line away */
         struct node_key *key = NULL;
         file_put(path, LINE, strlen(LINE) - cut, 0400);
@@ -131,11 +126,10 @@ static void the_line_is_that_of_the_book(void **state)
     assert_memory_equal(line, LINE, KEY_LINE_LEN);
 }
 
-static void reading_makes_nothing(void **state)
+TEST_WITH(reading_makes_nothing, folder_make, folder_remove)
 {
     struct node_key *key = NULL;
 
-    (void)state;
     assert_int_equal(node_key_read(folder_path("a/node.key"), &key, &error), HEARTH_INVALID);
     assert_says("there is no key file");
     assert_int_equal(node_key_read("", &key, &error), HEARTH_INVALID);
@@ -146,12 +140,11 @@ static void reading_makes_nothing(void **state)
 
 /* ---- what is no key file ---- */
 
-static void links_are_refused(void **state)
+TEST_WITH(links_are_refused, folder_make, folder_remove)
 {
     const char *file = folder_path("file"), *link = folder_path("node.key");
     char text[200];
 
-    (void)state;
     file_put(file, LINE, strlen(LINE), 0600);
     assert_int_equal(symlink(file, link), 0);
     assert_refused(link, "symbolic link", "its own path");
@@ -163,13 +156,12 @@ static void links_are_refused(void **state)
     assert_int_equal(file_get(file, text, sizeof text), 4);
 }
 
-static void what_is_no_file_is_refused(void **state)
+TEST_WITH(what_is_no_file_is_refused, folder_make, folder_remove)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const char *path = folder_path("node.key");
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-    (void)state;
     watchdog(60, "a key file that is none"); /* a pipe would hold us for ever */
     assert_int_equal(mkdir(path, 0700), 0);
     assert_refused(path, "is a directory", "path of a file");
@@ -187,12 +179,11 @@ static void what_is_no_file_is_refused(void **state)
     watchdog(0, NULL);
 }
 
-static void rights_of_others_are_refused(void **state)
+TEST_WITH(rights_of_others_are_refused, folder_make, folder_remove)
 {
     const char *path = folder_path("node.key");
     char fix[FOLDER_PATH_MAX + 100];
 
-    (void)state;
     file_put(path, LINE, strlen(LINE), 0600);
     snprintf(fix, sizeof fix, "chmod 600 %s", path);
     for (mode_t bit = 1; bit <= 040; bit <<= 1) {
@@ -208,11 +199,10 @@ static void rights_of_others_are_refused(void **state)
     id_of(path);
 }
 
-static void files_of_others_are_refused(void **state)
+TEST_WITH(files_of_others_are_refused, folder_make, folder_remove)
 {
     const char *path = folder_path("node.key");
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can give a file away\n");
         skip();
@@ -222,7 +212,7 @@ static void files_of_others_are_refused(void **state)
     assert_refused(path, "belongs to user 65534, and this process to 0", "chown");
 }
 
-static void contents_of_others_are_refused(void **state)
+TEST_WITH(contents_of_others_are_refused, folder_make, folder_remove)
 {
     static const struct {
         const char *text, *why;
@@ -245,7 +235,6 @@ static void contents_of_others_are_refused(void **state)
     const char *path = folder_path("node.key");
     char text[200];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t len = strlen(cases[i].text);
         file_put(path, cases[i].text, len, 0600);
@@ -255,12 +244,11 @@ static void contents_of_others_are_refused(void **state)
     }
 }
 
-static void every_damage_is_noticed(void **state)
+TEST_WITH(every_damage_is_noticed, folder_make, folder_remove)
 {
     uint8_t seed[KEY_SEED_LEN];
     char line[] = LINE;
 
-    (void)state;
     for (size_t len = 0; len < KEY_LINE_LEN - 1; len++)
         assert_non_null(key_line_parse(line, len, seed));
     for (size_t i = 0; i < KEY_LINE_LEN; i++) {
@@ -275,11 +263,10 @@ static void every_damage_is_noticed(void **state)
     assert_null(key_line_parse(line, KEY_LINE_LEN, seed));
 }
 
-static void a_huge_file_is_not_read(void **state)
+TEST_WITH(a_huge_file_is_not_read, folder_make, folder_remove)
 {
     const char *path = folder_path("node.key");
 
-    (void)state;
     file_put(path, LINE, strlen(LINE), 0600);
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
     assert_refused(path, "too long", "move it away");
@@ -296,11 +283,10 @@ static int load_as_nobody(void *arg)
     return node_key_load(arg, &key, &error) == HEARTH_SYSTEM && strstr(error.text, "denied") && !key ? 0 : 1;
 }
 
-static void a_folder_that_cannot_be_written(void **state)
+TEST_WITH(a_folder_that_cannot_be_written, folder_make, folder_remove)
 {
     const char *closed = folder_path("closed");
 
-    (void)state;
     assert_int_equal(mkdir(closed, 0555), 0);
     assert_int_equal(chmod(folder(), 0755), 0);
     assert_int_equal(child_run(load_as_nobody, (void *)folder_path("closed/node.key")), 0);
@@ -323,9 +309,8 @@ static int load_with_a_short_limit(void *arg)
     return node_key_load(arg, &key, &error) == HEARTH_SYSTEM && strstr(error.text, "write") && !key ? 0 : 1;
 }
 
-static void a_file_that_gets_no_room(void **state)
+TEST_WITH(a_file_that_gets_no_room, folder_make, folder_remove)
 {
-    (void)state;
     assert_int_equal(child_run(load_with_a_short_limit, (void *)folder_path("node.key")), 0);
     assert_int_equal(file_count(folder(), "", NULL), 0);
     id_of(folder_path("node.key"));
@@ -374,11 +359,10 @@ static int load_on_a_full_disk(void *arg)
     return node_key_load(path, &key, &error) == HEARTH_OK ? 0 : 6;
 }
 
-static void a_full_disk(void **state)
+TEST_WITH(a_full_disk, folder_make, folder_remove)
 {
     int code;
 
-    (void)state;
     assert_int_equal(mkdir(folder_path("full"), 0700), 0);
     code = child_run(load_on_a_full_disk, (void *)folder_path("full"));
     if (code == NOT_ALLOWED) {
@@ -390,9 +374,8 @@ static void a_full_disk(void **state)
 
 #else
 
-static void a_full_disk(void **state)
+TEST_WITH(a_full_disk, folder_make, folder_remove)
 {
-    (void)state;
     print_message("skipped: only on Linux\n");
     skip();
 }
@@ -461,43 +444,36 @@ static int race_run(const char *path, bool no_links)
     return code;
 }
 
-static void one_wins_and_all_read_its_key(void **state)
+/* In a new folder each time, where so many files are left. */
+static void race_rounds(bool no_links, int files, const char *left)
 {
     const char *other = NULL;
 
-    (void)state;
     watchdog(120, "processes that make a key file at once");
     for (int i = 0; i < ROUNDS; i++) {
         char name[32];
         snprintf(name, sizeof name, "%d/sub/node.key", i);
-        assert_int_equal(race_run(folder_path(name), false), 0);
-        snprintf(name, sizeof name, "%d/sub", i);
-        assert_int_equal(file_count(folder_path(name), "node.key", &other), 1);
-        assert_null(other);
-    }
-    watchdog(0, NULL);
-}
-
-static void also_where_there_are_no_links(void **state)
-{
-    const char *other = NULL;
-
-    (void)state;
-    watchdog(120, "processes that make a key file at once, without links");
-    for (int i = 0; i < ROUNDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%d/node.key", i);
-        int code = race_run(folder_path(name), true);
+        int code = race_run(folder_path(name), no_links);
         if (code == 77) {
             print_message("skipped: link(2) cannot be refused here\n");
             skip();
         }
         assert_int_equal(code, 0);
-        snprintf(name, sizeof name, "%d", i);
-        assert_int_equal(file_count(folder_path(name), "node.key", &other), 2);
-        assert_string_equal(other, "node.key.lock");
+        snprintf(name, sizeof name, "%d/sub", i);
+        assert_int_equal(file_count(folder_path(name), "node.key", &other), files);
+        assert_string_equal(other ? other : "", left);
     }
     watchdog(0, NULL);
+}
+
+TEST_WITH(one_wins_and_all_read_its_key, folder_make, folder_remove)
+{
+    race_rounds(false, 1, "");
+}
+
+TEST_WITH(also_where_there_are_no_links, folder_make, folder_remove)
+{
+    race_rounds(true, 2, "node.key.lock");
 }
 
 static int load_only(void *arg)
@@ -507,12 +483,11 @@ static int load_only(void *arg)
 }
 
 /* Whenever a process is killed, the next one finds a whole file or none. */
-static void a_killed_process_does_no_harm(void **state)
+TEST_WITH(a_killed_process_does_no_harm, folder_make, folder_remove)
 {
     const char *path = folder_path("node.key");
     char leftover[200];
 
-    (void)state;
     file_put(folder_path("node.key.tmp-0123456789ab"), "hearth-node-key 1 4c", 20, 0600);
     for (long i = 0; i < KILLED; i++) {
         const struct timespec moment = {.tv_nsec = i * 50000};
@@ -525,30 +500,4 @@ static void a_killed_process_does_no_harm(void **state)
         assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(file_get(folder_path("node.key.tmp-0123456789ab"), leftover, sizeof leftover), 20);
-}
-
-int main(void)
-{
-#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        WITH_FOLDER(first_use_makes_it),
-        WITH_FOLDER(the_users_mask_does_not_matter),
-        WITH_FOLDER(a_name_alone_is_in_the_working_directory),
-        WITH_FOLDER(the_line_is_that_of_the_book),
-        WITH_FOLDER(reading_makes_nothing),
-        WITH_FOLDER(links_are_refused),
-        WITH_FOLDER(what_is_no_file_is_refused),
-        WITH_FOLDER(rights_of_others_are_refused),
-        WITH_FOLDER(files_of_others_are_refused),
-        WITH_FOLDER(contents_of_others_are_refused),
-        WITH_FOLDER(every_damage_is_noticed),
-        WITH_FOLDER(a_huge_file_is_not_read),
-        WITH_FOLDER(a_folder_that_cannot_be_written),
-        WITH_FOLDER(a_file_that_gets_no_room),
-        WITH_FOLDER(a_full_disk),
-        WITH_FOLDER(one_wins_and_all_read_its_key),
-        WITH_FOLDER(also_where_there_are_no_links),
-        WITH_FOLDER(a_killed_process_does_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

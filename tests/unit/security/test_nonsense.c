@@ -3,7 +3,7 @@
 #include "core/prng.h"
 #include "security/records.h"
 
-#include "ends.h"
+#include "members.h"
 #include "support/suite.h"
 
 #define HEADER   RECORD_HEADER_LEN
@@ -15,32 +15,6 @@
 static const char no_tls[] = "it speaks no TLS (are both ends plain, or neither?)";
 static const char no_record[] = "it sends what is no TLS record";
 static const char forged[] = "it sends a record that is forged, damaged or repeated";
-
-static struct credentials *ann, *bob;
-static struct end dialler, listener;
-
-static int set_up(void **state)
-{
-    (void)state;
-    heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
-    ends_signatures = 0;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    end_close(&dialler);
-    end_close(&listener);
-    ends_join(&dialler, &listener, ann, bob);
-    end_close(&dialler);
-    end_close(&listener);
-    credentials_close(ann);
-    credentials_close(bob);
-    return ends_heap.blocks == 0 ? 0 : -1;
-}
 
 /* The bytes to a new listener and to a new dialler: how many were read. */
 static size_t both_refuse(const void *bytes, size_t len, int status, const char *text)
@@ -54,12 +28,11 @@ static size_t both_refuse(const void *bytes, size_t len, int status, const char 
     assert_int_equal(end_feed(&dialler, bytes, len, 0), read);
     end_refused(&dialler, status, text);
     assert_int_equal(ends_signatures, 0);
-    end_close(&listener);
-    end_close(&dialler);
+    members_part();
     return read;
 }
 
-TEST_WITH(test_no_tls, set_up, tear_down)
+TEST_WITH(test_no_tls, members_set_up, members_tear_down)
 {
     static const char *const others[] = {
         "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
@@ -82,7 +55,7 @@ TEST_WITH(test_no_tls, set_up, tear_down)
     assert_int_equal(both_refuse(empty, sizeof empty, HEARTH_PROTOCOL, no_tls), HEADER);
 }
 
-TEST_WITH(test_random_bytes, set_up, tear_down)
+TEST_WITH(test_random_bytes, members_set_up, members_tear_down)
 {
     uint8_t bytes[SOME_LEN];
     struct prng prng;
@@ -96,7 +69,7 @@ TEST_WITH(test_random_bytes, set_up, tear_down)
     }
 }
 
-TEST_WITH(test_long_record, set_up, tear_down)
+TEST_WITH(test_long_record, members_set_up, members_tear_down)
 {
     static const uint8_t header[] = {22, 3, 1, 0x10, 0x01};
 
@@ -137,7 +110,7 @@ static void endless(struct end *end, size_t record, uint32_t message_len, const 
     end_close(end);
 }
 
-TEST_WITH(test_endless_handshake, set_up, tear_down)
+TEST_WITH(test_endless_handshake, members_set_up, members_tear_down)
 {
     endless(&listener, 1, 4000, "its hello is not in one record");
     endless(&listener, 4095, 4095, "its hello is not in one record");
@@ -148,7 +121,7 @@ TEST_WITH(test_endless_handshake, set_up, tear_down)
 }
 
 /* Silence, a byte, half a record: what an idle stranger holds. */
-TEST_WITH(test_half_open, set_up, tear_down)
+TEST_WITH(test_half_open, members_set_up, members_tear_down)
 {
     static const uint8_t header[] = {22, 3, 1, 0x10, 0x00};
     static uint8_t body[4095];
@@ -163,7 +136,7 @@ TEST_WITH(test_half_open, set_up, tear_down)
     assert_true(ends_heap.bytes - before <= MEMORY);
 }
 
-TEST_WITH(test_alerts, set_up, tear_down)
+TEST_WITH(test_alerts, members_set_up, members_tear_down)
 {
     static const struct {
         uint8_t bytes[7];
@@ -215,11 +188,10 @@ static void change(size_t at, bool of_dialler)
     }
     if (at < passed)
         assert_false(channel_ready(dialler.channel) && channel_ready(listener.channel));
-    end_close(&dialler);
-    end_close(&listener);
+    members_part();
 }
 
-TEST_WITH(test_changed_on_the_way, set_up, tear_down)
+TEST_WITH(test_changed_on_the_way, members_set_up, members_tear_down)
 {
     for (size_t at = 3; at < 780; at += 7) {
         change(at, true);
@@ -237,7 +209,7 @@ static size_t sealed(uint8_t *record, size_t room)
     return end_take(&dialler, record, room);
 }
 
-TEST_WITH(test_forged_record, set_up, tear_down)
+TEST_WITH(test_forged_record, members_set_up, members_tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len = 0;
@@ -253,7 +225,7 @@ TEST_WITH(test_forged_record, set_up, tear_down)
     }
 }
 
-TEST_WITH(test_repeated_record, set_up, tear_down)
+TEST_WITH(test_repeated_record, members_set_up, members_tear_down)
 {
     uint8_t record[SOME_LEN], came[SOME_LEN];
     size_t len;
@@ -268,7 +240,7 @@ TEST_WITH(test_repeated_record, set_up, tear_down)
     assert_int_equal(channel_recv(listener.channel, came, sizeof came), 0);
 }
 
-TEST_WITH(test_lost_record, set_up, tear_down)
+TEST_WITH(test_lost_record, members_set_up, members_tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len;
@@ -280,7 +252,7 @@ TEST_WITH(test_lost_record, set_up, tear_down)
     end_refused(&listener, HEARTH_PROTOCOL, forged);
 }
 
-TEST_WITH(test_reflected_record, set_up, tear_down)
+TEST_WITH(test_reflected_record, members_set_up, members_tear_down)
 {
     uint8_t record[SOME_LEN];
     size_t len;
@@ -291,7 +263,7 @@ TEST_WITH(test_reflected_record, set_up, tear_down)
     end_refused(&dialler, HEARTH_PROTOCOL, forged);
 }
 
-TEST_WITH(test_late_nonsense, set_up, tear_down)
+TEST_WITH(test_late_nonsense, members_set_up, members_tear_down)
 {
     static const struct {
         uint8_t bytes[7];

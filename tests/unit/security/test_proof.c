@@ -36,14 +36,15 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    rogues_close();
     credentials_close(ann);
     credentials_close(bob);
     return ends_heap.blocks == 0 ? 0 : -1;
 }
 
-static struct knock_listener listener_at(uint8_t id, const char *addr)
+static struct knock_target listener_at(uint8_t id, const char *addr)
 {
-    struct knock_listener listener;
+    struct knock_target listener;
 
     memset(&listener, 0, sizeof listener);
     memset(&listener.node, id, sizeof listener.node);
@@ -52,12 +53,12 @@ static struct knock_listener listener_at(uint8_t id, const char *addr)
     return listener;
 }
 
-static enum knock_verdict heard(const struct knock_listener *by, uint32_t minute, const char *text)
+static enum knock_verdict heard(const struct knock_target *by, uint32_t minute, const char *text)
 {
     return knock_check(credentials_secret(ann), by, minute, text, strlen(text));
 }
 
-static void make(enum knock_kind kind, const struct knock_listener *whom, uint32_t minute,
+static void make(enum knock_kind kind, const struct knock_target *whom, uint32_t minute,
                  char text[static KNOCK_LEN + 1])
 {
     static const uint8_t random[KNOCK_RANDOM_LEN] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -85,7 +86,7 @@ TEST_WITH(test_knock, set_up, tear_down)
         {KNOCK ".", KNOCK_NONE},
         {"", KNOCK_NONE},
     };
-    struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
+    struct knock_target listener = listener_at(2, "192.0.2.1:29500");
     char text[KNOCK_LEN + 1];
 
     for (int kind = 0; kind < KNOCK_KINDS; kind++) {
@@ -100,7 +101,7 @@ TEST_WITH(test_knock, set_up, tear_down)
 TEST_WITH(test_knock_elsewhere, set_up, tear_down)
 {
     const struct {
-        struct knock_listener by;
+        struct knock_target by;
         enum knock_verdict node, address;
     } cases[] = {
         {listener_at(2, "192.0.2.1:29500"), KNOCK_GOOD, KNOCK_GOOD},
@@ -129,7 +130,7 @@ TEST_WITH(test_knock_elsewhere, set_up, tear_down)
 /* Where one clock or the other is wrong, a knock is still right. */
 TEST_WITH(test_knock_late, set_up, tear_down)
 {
-    struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
+    struct knock_target listener = listener_at(2, "192.0.2.1:29500");
     static const uint32_t clocks[] = {0, 5, MINUTE, UINT32_MAX - 3};
     char text[KNOCK_LEN + 1];
 
@@ -148,7 +149,7 @@ TEST_WITH(test_knock_late, set_up, tear_down)
 TEST_WITH(test_knocks, set_up, tear_down)
 {
     static struct knocks knocks;
-    struct knock_listener listener = listener_at(2, NULL);
+    struct knock_target listener = listener_at(2, NULL);
     char text[KNOCK_LEN + 1];
 
     for (uint32_t i = 0; i <= KNOCKS_MAX; i++) {
@@ -199,7 +200,6 @@ TEST_WITH(test_proof, set_up, tear_down)
     assert_memory_equal(proof, head, sizeof head);
     assert_memory_equal(proof + 16, zeros, sizeof zeros);
     assert_memory_equal(proof + 32, mac, sizeof mac);
-    rogue_close(&rogue);
     end_close(&dialler);
 }
 

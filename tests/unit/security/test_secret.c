@@ -92,7 +92,7 @@ TEST(names_are_checked)
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(secret_draw(bad[i], &secret, &error), HEARTH_INVALID);
-        assert_non_null(strstr(error.text, "messages, digits"));
+        assert_non_null(strstr(error.text, "letters, digits"));
     }
     assert_null(secret);
     assert_int_equal(secret_draw(NAME_32, &secret, &error), HEARTH_OK);

@@ -9,7 +9,6 @@
 #include "dumped.h"
 #include "ends.h"
 #include "folder.h"
-#include "security/key_line.h"
 #include "security/node_key.h"
 #include "security/secret.h"
 #include "security/vault.h"
@@ -86,6 +85,17 @@ static int make_files(void *arg)
     return write(fd, found, sizeof found) == (ssize_t)sizeof found ? 0 : 3;
 }
 
+static void learn_patterns(void)
+{
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(child_run(make_files, &ends[1]), 0);
+    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void skip_where_nothing_can_be_seen(void)
 {
     if (sanitized)
@@ -126,12 +136,10 @@ TEST_WITH(no_dump_holds_a_key, folder_make, folder_remove)
     struct node_key *key = NULL;
     uint8_t signature[SIGNATURE_LEN];
     bool missing;
-    int ends[2], fd;
+    int fd;
 
     skip_where_nothing_can_be_seen();
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
+    learn_patterns();
 
     assert_int_equal(secret_load(folder_path("secret"), &secret, &missing, &error), HEARTH_OK);
     fd = open(folder_path("secret"), O_RDONLY | O_CLOEXEC);
@@ -148,8 +156,6 @@ TEST_WITH(no_dump_holds_a_key, folder_make, folder_remove)
     secret_close(secret);
     secret_close(shared);
     assert_no_traces("after all was closed");
-    close(ends[0]);
-    close(ends[1]);
 }
 
 static struct credentials *node(struct node_key *key, uint64_t instance)
@@ -168,13 +174,10 @@ TEST_WITH(no_dump_holds_a_key_of_a_handshake, folder_make, folder_remove)
 {
     struct node_key *key = NULL, *other = NULL;
     struct end dialler, listener;
-    int ends[2];
 
     skip_where_nothing_can_be_seen();
     heap_init(&ends_heap, 0);
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
+    learn_patterns();
     assert_int_equal(node_key_load(folder_path("node.key"), &key, &error), HEARTH_OK);
     assert_int_equal(node_key_fresh(&other, &error), HEARTH_OK);
     struct credentials *a = node(key, 1), *b = node(other, 2);
@@ -189,8 +192,6 @@ TEST_WITH(no_dump_holds_a_key_of_a_handshake, folder_make, folder_remove)
     credentials_close(a);
     credentials_close(b);
     assert_no_traces("after nodes were closed");
-    close(ends[0]);
-    close(ends[1]);
 }
 
 /* Puts other characters where the checksum ends. */
@@ -208,17 +209,12 @@ TEST_WITH(no_dump_holds_what_was_refused, folder_make, folder_remove)
     struct secret *secret = NULL;
     struct node_key *key = NULL;
     bool missing;
-    int ends[2];
 
     skip_where_nothing_can_be_seen();
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
+    learn_patterns();
     spoil_end(folder_path("secret"));
     spoil_end(folder_path("node.key"));
     assert_int_equal(secret_load(folder_path("secret"), &secret, &missing, &error), HEARTH_INVALID);
     assert_int_equal(node_key_load(folder_path("node.key"), &key, &error), HEARTH_INVALID);
     assert_no_traces("after files were refused");
-    close(ends[0]);
-    close(ends[1]);
 }

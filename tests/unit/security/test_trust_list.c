@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "folder.h"
-#include "security/trust_lines.h"
+#include "security/trust_list.h"
 #include "support/suite.h"
 #include "support/watchdog.h"
 

@@ -84,19 +84,18 @@ static void fake_doze(struct conn *conn, bool asleep, bool want_room)
     fake->want_room = want_room;
 }
 
-static const struct transport fake_transport = {
-    .scheme = "fake",
-    .send = fake_send,
-    .recv = fake_recv,
-    .close = fake_close,
-    .descriptor = fake_descriptor,
-    .attend = fake_attend,
-    .doze = fake_doze,
-};
-
 void fake_init(struct fake *fake)
 {
-    *fake = (struct fake){.conn = {&fake_transport}, .send_room = SIZE_MAX, .fd = -1};
+    *fake = (struct fake){.conn = {&fake->transport},
+                          .transport = {.scheme = "fake",
+                                        .send = fake_send,
+                                        .recv = fake_recv,
+                                        .close = fake_close,
+                                        .descriptor = fake_descriptor,
+                                        .attend = fake_attend,
+                                        .doze = fake_doze},
+                          .send_room = SIZE_MAX,
+                          .fd = -1};
 }
 
 static void fake_finish(struct conn *conn)
@@ -106,10 +105,7 @@ static void fake_finish(struct conn *conn)
 
 void fake_must_finish(struct fake *fake)
 {
-    static struct transport transport;
-    transport = *fake->conn.transport;
-    transport.finish = fake_finish;
-    fake->conn.transport = &transport;
+    fake->transport.finish = fake_finish;
 }
 
 /* ---- held bytes ---- */
@@ -134,20 +130,9 @@ static uint64_t hold_due(const struct conn *conn)
 
 static const struct holding fake_holding = {.flush = hold_flush, .holds = hold_holds, .due = hold_due};
 
-static const struct transport fake_holding_transport = {
-    .scheme = "fake",
-    .send = fake_send,
-    .recv = fake_recv,
-    .close = fake_close,
-    .descriptor = fake_descriptor,
-    .attend = fake_attend,
-    .doze = fake_doze,
-    .holding = &fake_holding,
-};
-
 void fake_hold(struct fake *fake)
 {
-    fake->conn.transport = &fake_holding_transport;
+    fake->transport.holding = &fake_holding;
     fake->due_ns = NEVER_NS;
 }
 
@@ -245,15 +230,13 @@ static uint64_t share_returned(struct conn *conn)
 
 static bool share_good(const struct conn *conn, uint64_t token)
 {
-    (void)conn;
-    (void)token;
+    (void)conn, (void)token;
     return true;
 }
 
 static void share_withdraw(struct conn *conn, int number)
 {
-    (void)conn;
-    (void)number;
+    (void)conn, (void)number;
 }
 
 static bool share_held_up(const struct conn *conn)
@@ -281,20 +264,9 @@ static const struct sharing fake_sharing = {
     .returned = share_returned,
 };
 
-static const struct transport fake_sharing_transport = {
-    .scheme = "fake",
-    .send = fake_send,
-    .recv = fake_recv,
-    .close = fake_close,
-    .descriptor = fake_descriptor,
-    .attend = fake_attend,
-    .doze = fake_doze,
-    .sharing = &fake_sharing,
-};
-
 void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len)
 {
-    fake->conn.transport = &fake_sharing_transport;
+    fake->transport.sharing = &fake_sharing;
     fake->lend_max = SIZE_MAX;
     fake->ours = ours;
     fake->ours_len = ours_len;
@@ -309,12 +281,6 @@ bool fake_lends(const struct fake *fake)
 }
 
 /* ---- the peer ---- */
-
-void fake_fini(struct fake *fake)
-{
-    free(fake->in.data);
-    free(fake->out.data);
-}
 
 void fake_frame(struct fake *fake, struct frame frame, const void *payload)
 {
@@ -441,7 +407,7 @@ static void on_down(void *arg, struct link *link, const struct error *why)
 static const struct link_events events = {on_data, on_payload, on_control, on_sent,
                                           on_room, on_held_up, on_down};
 
-void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes, int count, uint32_t budget)
+static void upper_init(struct upper *upper, struct link *link, struct fake *fakes, int count)
 {
     struct conn *conns[LINK_PIPES_MAX];
     memset(upper, 0, sizeof *upper);
@@ -458,30 +424,100 @@ void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes
         .heap = &upper->heap,
         .metrics = &upper->metrics,
         .rank = 3,
-        .eager_budget = budget,
+        .eager_budget = BUDGET,
     };
     link_init(link, &setup);
-}
-
-void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint32_t budget)
-{
-    upper_init_pipes(upper, link, fake, 1, budget);
-}
-
-void upper_fini(struct upper *upper, struct fake *fake)
-{
-    link_fini(upper->link);
-    for (int i = 0; i < upper->loan_count; i++)
-        loan_end(&upper->loans[i]);
-    assert_int_equal(upper->heap.blocks, 0);
-    for (int i = 0; i < upper->pipes; i++) {
-        assert_int_equal(fake[i].closed, 1);
-        assert_false(fake_lends(&fake[i]));
-        fake_fini(&fake[i]);
-    }
 }
 
 void upper_clear(struct upper *upper)
 {
     upper->log[0] = '\0';
+}
+
+/* ---- the world ---- */
+
+struct world *w;
+
+void world_open(int pipes)
+{
+    w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < pipes; i++) {
+        fake_init(&w->fakes[i]);
+        w->fakes[i].fd = 100 + i;
+    }
+    upper_init(&w->upper, &w->link, w->fakes, pipes);
+}
+
+void world_greet(void)
+{
+    for (int i = 0; i < w->upper.pipes; i++)
+        fake_hello(&w->fakes[i]);
+    assert_true(link_pump(&w->link));
+    assert_int_equal(strlen(w->upper.log), 8 * w->upper.pipes - 1);
+    assert_memory_equal(w->upper.log, "hello:0 hello:0 hello:0 hello:0", strlen(w->upper.log));
+    upper_clear(&w->upper);
+}
+
+int world_close(void **state)
+{
+    (void)state;
+    link_fini(&w->link);
+    for (int i = 0; i < w->upper.loan_count; i++)
+        loan_end(&w->upper.loans[i]);
+    assert_int_equal(w->upper.heap.blocks, 0);
+    for (int i = 0; i < w->upper.pipes; i++) {
+        assert_int_equal(w->fakes[i].closed, 1);
+        assert_false(fake_lends(&w->fakes[i]));
+        free(w->fakes[i].in.data);
+        free(w->fakes[i].out.data);
+    }
+    free(w);
+    w = NULL;
+    return 0;
+}
+
+void pump(void)
+{
+    while (link_pump(&w->link))
+        continue;
+}
+
+struct frame next_out(int pipe, const uint8_t **payload)
+{
+    struct frame frame;
+    const uint8_t *bytes;
+    assert_true(fake_next(&w->fakes[pipe], &frame, &bytes));
+    if (payload)
+        *payload = bytes;
+    return frame;
+}
+
+bool out_is_empty(int pipe)
+{
+    return w->fakes[pipe].parsed == w->fakes[pipe].out.len;
+}
+
+void send_control(uint8_t kind, uint32_t len, const void *payload)
+{
+    link_send_control(&w->link, &(struct frame){.kind = kind, .length = len}, payload);
+}
+
+void expect_down(int status, const char *words)
+{
+    assert_true(link_pump(&w->link));
+    assert_false(link_up(&w->link));
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(w->upper.down.status, status);
+    assert_int_equal(w->upper.down.rank, 3);
+    if (!strstr(w->upper.down.text, words))
+        fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
+    for (int i = 0; i < w->upper.pipes; i++)
+        assert_int_equal(w->fakes[i].closed, 1);
+    size_t len = strlen(w->upper.log);
+    assert_false(link_pump(&w->link)); /* nothing comes after */
+    assert_false(link_room(&w->link));
+    send_control(FRAME_PING, 0, NULL);
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(strlen(w->upper.log), len);
 }

@@ -17,13 +17,14 @@ void bytes_add(struct bytes *b, const void *data, size_t len);
 
 struct fake {
     struct conn conn;
-    struct bytes in;     /* what the peer has sent so far */
-    size_t in_at;        /* given to the link so far */
-    size_t recv_max;     /* bytes one recv gives at most; 0: as many as there are */
-    struct bytes out;    /* what the link has sent */
-    size_t send_room;    /* bytes that fit now; SIZE_MAX: all */
-    size_t send_max;     /* bytes one send takes at most; 0: no limit */
-    struct prng *random; /* not NULL: each call takes or gives 1 to its limit */
+    struct transport transport; /* its own: slots follow what it can do */
+    struct bytes in;            /* what the peer has sent so far */
+    size_t in_at;               /* given to the link so far */
+    size_t recv_max;            /* bytes one recv gives at most; 0: as many as there are */
+    struct bytes out;           /* what the link has sent */
+    size_t send_room;           /* bytes that fit now; SIZE_MAX: all */
+    size_t send_max;            /* bytes one send takes at most; 0: no limit */
+    struct prng *random;        /* not NULL: each call takes or gives 1 to its limit */
     bool recv_gone, send_gone;
     bool recv_forged; /* what comes next is not the peer's */
     int finished, closed;
@@ -77,7 +78,6 @@ struct upper {
 };
 
 void fake_init(struct fake *fake);
-void fake_fini(struct fake *fake);
 /* From now on memory is shared: payloads are lent, and those in `ours` travel as references. */
 void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len);
 /* A reference of the peer to `theirs`, in a frame of data. */
@@ -94,9 +94,33 @@ void fake_hello(struct fake *fake);
  * the test on bad bytes. */
 bool fake_next(struct fake *fake, struct frame *frame, const uint8_t **payload);
 
-void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint32_t budget);
-/* Over several pipes: `fakes` has as many. */
-void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes, int count, uint32_t budget);
-/* Ends the link without a goodbye and the loans, and checks that nothing is left. `fake` is the first. */
-void upper_fini(struct upper *upper, struct fake *fake);
 void upper_clear(struct upper *upper); /* the log */
+
+#define BUDGET      65536u
+#define LONG        (LINK_INLINE_MAX + 64) /* bytes; not sent in one piece with its header */
+#define WORLD_PIPES 4
+
+/* What the running test works on: a link over one fake, or over several. */
+struct world {
+    union {
+        struct fake fake;
+        struct fake fakes[WORLD_PIPES];
+    };
+    struct link link;
+    struct upper upper;
+    uint64_t calls; /* of the heap, when the test began */
+};
+extern struct world *w;
+
+void world_open(int pipes);
+void world_greet(void); /* the peer says hello on every pipe; the log is empty then */
+/* Ends the link without a goodbye and the loans, and checks that nothing is left. */
+int world_close(void **state);
+
+void pump(void); /* until nothing moves */
+struct frame next_out(int pipe,
+                      const uint8_t **payload); /* that the link has sent; the payload may be NULL */
+bool out_is_empty(int pipe);
+void send_control(uint8_t kind, uint32_t len, const void *payload);
+/* The next pump takes the link down, and nothing comes after that. */
+void expect_down(int status, const char *words);

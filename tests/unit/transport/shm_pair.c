@@ -6,7 +6,7 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "os/thread.h"
 #include "support/suite.h"
@@ -110,7 +110,7 @@ void raw_init(struct raw *raw, size_t ring_bytes, int *fd)
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     raw->fd = fds[0];
     *fd = fds[1];
-    raw->len = shared_page() + 2 * ring_bytes;
+    raw->len = memory_page() + 2 * ring_bytes;
     assert_int_equal(event_open(&raw->event), HEARTH_OK);
     assert_int_equal(shared_make(raw->len, &raw->memory_fd), HEARTH_OK);
     raw->page = shared_map(raw->memory_fd, raw->len, true);
@@ -118,7 +118,7 @@ void raw_init(struct raw *raw, size_t ring_bytes, int *fd)
     raw->page->magic = SHM_MAGIC;
     raw->page->ring_bytes = ring_bytes;
     for (size_t i = 0; i < 2; i++)
-        raw->rings[i] = (uint8_t *)raw->page + shared_page() + i * ring_bytes;
+        raw->rings[i] = (uint8_t *)raw->page + memory_page() + i * ring_bytes;
 }
 
 void raw_offer(struct raw *raw, uint64_t magic, uint64_t ring_bytes, const int *fds, int count)

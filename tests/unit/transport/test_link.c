@@ -5,22 +5,10 @@
 #include "fake.h"
 #include "support/suite.h"
 
-#define BUDGET 65536u
-
-struct world {
-    struct fake fake;
-    struct link link;
-    struct upper upper;
-    uint64_t calls; /* of the heap, after the greeting */
-};
-
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-    assert_non_null(w);
-    fake_init(&w->fake);
-    upper_init(&w->upper, &w->link, &w->fake, BUDGET);
-    *state = w;
+    (void)state;
+    world_open(1);
     return 0;
 }
 
@@ -28,25 +16,10 @@ static int setup(void **state)
 static int setup_greeted(void **state)
 {
     setup(state);
-    struct world *w = *state;
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_HELLO}, NULL);
-    fake_hello(&w->fake);
-    assert_true(link_pump(&w->link));
-    assert_string_equal(w->upper.log, "hello:0");
-    upper_clear(&w->upper);
-    struct frame frame;
-    const uint8_t *payload;
-    assert_true(fake_next(&w->fake, &frame, &payload));
-    assert_int_equal(frame.kind, FRAME_HELLO);
+    send_control(FRAME_HELLO, 0, NULL);
+    world_greet();
+    assert_int_equal(next_out(0, NULL).kind, FRAME_HELLO);
     w->calls = w->upper.heap.calls;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-    upper_fini(&w->upper, &w->fake);
-    free(w);
     return 0;
 }
 
@@ -58,35 +31,7 @@ static void fill(uint8_t *bytes, size_t len, uint64_t seed)
         bytes[i] = (uint8_t)prng_u64(&p);
 }
 
-static void expect_down(struct world *w, int status, const char *words)
-{
-    assert_true(link_pump(&w->link));
-    assert_false(link_up(&w->link));
-    assert_int_equal(w->upper.down_count, 1);
-    assert_int_equal(w->upper.down.status, status);
-    assert_int_equal(w->upper.down.rank, 3);
-    if (!strstr(w->upper.down.text, words))
-        fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
-    assert_int_equal(w->fake.closed, 1);
-    upper_clear(&w->upper);
-    assert_false(link_pump(&w->link)); /* nothing comes after */
-    assert_false(link_room(&w->link));
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
-    assert_int_equal(w->upper.down_count, 1);
-    assert_string_equal(w->upper.log, "");
-}
-
-static struct frame next_out(struct world *w, const uint8_t **payload)
-{
-    struct frame frame;
-    const uint8_t *bytes;
-    assert_true(fake_next(&w->fake, &frame, &bytes));
-    if (payload)
-        *payload = bytes;
-    return frame;
-}
-
-static void send_data(struct world *w, uint32_t len, const void *payload, uint16_t flags, uintptr_t cookie)
+static void send_data(uint32_t len, const void *payload, uint16_t flags, uintptr_t cookie)
 {
     struct frame frame = {.kind = FRAME_DATA, .flags = flags, .length = len};
     link_send_data(&w->link, &frame, payload, w, (void *)cookie);
@@ -114,30 +59,28 @@ TEST(frames_come_in_any_fragments)
     fill(bytes, sizeof bytes, 1);
     prng_init(&random, 2);
     for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         bool scripted = i < sizeof steps / sizeof *steps;
         w->fake.recv_max = scripted ? steps[i] : 1 + prng_below(&random, 2000);
         w->fake.random = scripted ? NULL : &random;
         script(&w->fake, bytes);
-        while (link_pump(&w->link))
-            continue;
+        pump();
         assert_string_equal(w->upper.log, expected);
         assert_memory_equal(w->upper.target, bytes, sizeof bytes);
         assert_memory_equal(w->upper.control, bytes, FRAME_CONTROL_MAX);
         assert_int_equal(w->link.pipes[0].in_sequence, 6);
         assert_int_equal(w->upper.metrics.frames_received, 6);
         assert_int_equal(w->upper.metrics.bytes_received, w->fake.in.len);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
-static void send_script(struct world *w, const uint8_t *bytes)
+static void send_script(const uint8_t *bytes)
 {
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_HELLO, .length = 24}, bytes);
-    send_data(w, 1000, bytes, 0, 1);
-    send_data(w, 0, NULL, 0, 2);
-    send_data(w, 50000, bytes, FRAME_EAGER, 3);
+    send_control(FRAME_HELLO, 24, bytes);
+    send_data(1000, bytes, 0, 1);
+    send_data(0, NULL, 0, 2);
+    send_data(50000, bytes, FRAME_EAGER, 3);
 }
 
 TEST(frames_leave_whole_whatever_the_conn_takes)
@@ -149,13 +92,12 @@ TEST(frames_leave_whole_whatever_the_conn_takes)
     fill(bytes, sizeof bytes, 3);
     prng_init(&random, 4);
     for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         bool scripted = i < sizeof steps / sizeof *steps;
         w->fake.send_max = scripted ? steps[i] : 1 + prng_below(&random, 3000);
         w->fake.random = scripted ? NULL : &random;
         w->fake.send_room = 0;
-        send_script(w, bytes);
+        send_script(bytes);
         while (w->fake.out.len < 4 * FRAME_HEADER_LEN + 24 + 1000 + 50000) {
             assert_false(link_pump(&w->link)); /* full */
             w->fake.send_room = 1 + prng_below(&random, 9999);
@@ -168,28 +110,26 @@ TEST(frames_leave_whole_whatever_the_conn_takes)
         assert_memory_equal(w->fake.out.data, whole.data, whole.len);
         assert_int_equal(w->upper.metrics.frames_sent, 4);
         assert_int_equal(w->upper.metrics.bytes_sent, whole.len);
-        teardown((void **)&w);
+        world_close(NULL);
     }
     free(whole.data);
 }
 
-TEST_WITH(out_frames_are_numbered_and_acknowledge, setup_greeted, teardown)
+TEST_WITH(out_frames_are_numbered_and_acknowledge, setup_greeted, world_close)
 {
-    struct world *w = *state;
     for (uint64_t i = 2; i < 40; i++) {
         fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
         assert_true(link_pump(&w->link));
-        send_data(w, 0, NULL, 0, 1);
+        send_data(0, NULL, 0, 1);
         assert_true(link_pump(&w->link));
-        struct frame frame = next_out(w, NULL);
+        struct frame frame = next_out(0, NULL);
         assert_int_equal(frame.link_sequence, i);
         assert_int_equal(frame.ack, i);
     }
 }
 
-TEST_WITH(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted, teardown)
+TEST_WITH(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted, world_close)
 {
-    struct world *w = *state;
     w->upper.no_target = true;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA}, NULL);
     link_pump(&w->link);
@@ -202,9 +142,8 @@ TEST_WITH(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted,
     assert_string_equal(w->upper.log, "data:0 pong:0");
 }
 
-TEST_WITH(unwanted_payloads_are_read_and_dropped, setup_greeted, teardown)
+TEST_WITH(unwanted_payloads_are_read_and_dropped, setup_greeted, world_close)
 {
-    struct world *w = *state;
     static uint8_t bytes[9 << 20];
     w->upper.drop = true;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
@@ -212,16 +151,14 @@ TEST_WITH(unwanted_payloads_are_read_and_dropped, setup_greeted, teardown)
     /* More than one pump: a link that has much to read lets the others have their turn. */
     assert_true(link_pump(&w->link));
     assert_true(w->fake.in_at < w->fake.in.len / 2);
-    while (link_pump(&w->link))
-        continue;
+    pump();
     assert_string_equal(w->upper.log, "data:9437184 abort:7");
     assert_memory_equal(w->upper.control, "abcdefg", 7);
     assert_int_equal(w->upper.heap.calls, w->calls);
 }
 
-TEST_WITH(incoming_payload_can_be_dropped_half_way, setup_greeted, teardown)
+TEST_WITH(incoming_payload_can_be_dropped_half_way, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t bytes[3000];
     memset(bytes, 0x11, sizeof bytes);
     memset(w->upper.target, 0x22, sizeof w->upper.target);
@@ -244,68 +181,60 @@ TEST_WITH(incoming_payload_can_be_dropped_half_way, setup_greeted, teardown)
 
 /* ---- hello, sequence, garbage ---- */
 
-TEST_WITH(the_first_frame_is_a_hello, setup, teardown)
+TEST_WITH(the_first_frame_is_a_hello, setup, world_close)
 {
-    struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
-    expect_down(w, HEARTH_PROTOCOL, "no hello");
+    expect_down(HEARTH_PROTOCOL, "no hello");
 }
 
-TEST_WITH(data_before_hello_is_refused_before_anyone_hears_of_it, setup, teardown)
+TEST_WITH(data_before_hello_is_refused_before_anyone_hears_of_it, setup, world_close)
 {
-    struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 10}, "0123456789");
     assert_true(link_pump(&w->link));
     assert_string_equal(w->upper.log, "");
     assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
 }
 
-TEST_WITH(a_second_hello_is_refused, setup_greeted, teardown)
+TEST_WITH(a_second_hello_is_refused, setup_greeted, world_close)
 {
-    struct world *w = *state;
     fake_hello(&w->fake);
-    expect_down(w, HEARTH_PROTOCOL, "second hello");
+    expect_down(HEARTH_PROTOCOL, "second hello");
 }
 
-TEST_WITH(a_missing_frame_is_noticed, setup_greeted, teardown)
+TEST_WITH(a_missing_frame_is_noticed, setup_greeted, world_close)
 {
-    struct world *w = *state;
     w->fake.sequence++;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
-    expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
+    expect_down(HEARTH_PROTOCOL, "missing or came twice");
 }
 
-TEST_WITH(a_frame_that_came_twice_is_noticed, setup_greeted, teardown)
+TEST_WITH(a_frame_that_came_twice_is_noticed, setup_greeted, world_close)
 {
-    struct world *w = *state;
     w->fake.sequence--;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
-    expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
+    expect_down(HEARTH_PROTOCOL, "missing or came twice");
 }
 
-TEST_WITH(garbage_is_refused, setup_greeted, teardown)
+TEST_WITH(garbage_is_refused, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t garbage[FRAME_HEADER_LEN];
     fill(garbage, sizeof garbage, 5);
     bytes_add(&w->fake.in, garbage, sizeof garbage);
-    expect_down(w, HEARTH_PROTOCOL, "");
+    expect_down(HEARTH_PROTOCOL, "");
     assert_int_equal(w->upper.heap.calls, w->calls);
 }
 
 TEST(every_single_wrong_bit_is_refused)
 {
     for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         fake_hello(&w->fake);
         fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4, .group = 1}, "wxyz");
         w->fake.in.data[FRAME_HEADER_LEN + bit / 8] ^= (uint8_t)(1u << bit % 8);
-        while (link_pump(&w->link))
-            continue;
+        pump();
         assert_string_equal(w->upper.log, "hello:0");
         assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
@@ -319,42 +248,38 @@ TEST(too_long_a_payload_is_refused_before_memory_is_taken)
                  {FRAME_GRANT, FRAME_CONTROL_MAX + 1},
                  {FRAME_BYE, UINT32_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct world *w;
-        setup_greeted((void **)&w);
+        setup_greeted(NULL);
         uint8_t header[FRAME_HEADER_LEN];
         frame_encode(&(struct frame){.kind = cases[i].kind, .link_sequence = 2}, header);
         store_u32(header + 4, cases[i].length); /* the encoder would not */
         store_u32(header + 92, crc32c(0, header, 92));
         bytes_add(&w->fake.in, header, sizeof header);
-        expect_down(w, HEARTH_PROTOCOL, "");
+        expect_down(HEARTH_PROTOCOL, "");
         assert_int_equal(w->upper.heap.calls, w->calls);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
-TEST_WITH(what_the_upper_side_refuses_ends_the_link, setup_greeted, teardown)
+TEST_WITH(what_the_upper_side_refuses_ends_the_link, setup_greeted, world_close)
 {
-    struct world *w = *state;
     w->upper.refuse = true;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4}, "wxyz");
     fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
-    expect_down(w, HEARTH_PROTOCOL, "refused by the test");
+    expect_down(HEARTH_PROTOCOL, "refused by the test");
 }
 
-TEST_WITH(the_first_failure_is_the_one_that_is_told, setup_greeted, teardown)
+TEST_WITH(the_first_failure_is_the_one_that_is_told, setup_greeted, world_close)
 {
-    struct world *w = *state;
     link_fail(&w->link, HEARTH_PROTOCOL, "first");
     link_fail(&w->link, HEARTH_NO_MEMORY, "second");
     assert_int_equal(w->upper.down_count, 0); /* not before the next pump */
-    expect_down(w, HEARTH_PROTOCOL, "first");
+    expect_down(HEARTH_PROTOCOL, "first");
 }
 
 /* ---- the end of a connection ---- */
 
-TEST_WITH(all_that_came_is_heard_before_the_end, setup_greeted, teardown)
+TEST_WITH(all_that_came_is_heard_before_the_end, setup_greeted, world_close)
 {
-    struct world *w = *state;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4}, "wxyz");
     w->fake.recv_gone = true;
     assert_true(link_pump(&w->link));
@@ -363,60 +288,56 @@ TEST_WITH(all_that_came_is_heard_before_the_end, setup_greeted, teardown)
     assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
 }
 
-TEST_WITH(a_send_that_finds_nobody_ends_the_link, setup_greeted, teardown)
+TEST_WITH(a_send_that_finds_nobody_ends_the_link, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t bytes[100] = {0};
-    send_data(w, sizeof bytes, bytes, 0, 1);
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT, .length = 8}, bytes);
+    send_data(sizeof bytes, bytes, 0, 1);
+    send_control(FRAME_ABORT, 8, bytes);
     w->fake.send_gone = true;
-    expect_down(w, HEARTH_PEER_LOST, "gone");
+    expect_down(HEARTH_PEER_LOST, "gone");
     assert_int_equal(w->upper.heap.blocks, 0);
 }
 
 /* The peer has said all and closed; a send finds that out before all of it was read. */
-TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted, teardown)
+TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted, world_close)
 {
-    struct world *w = *state;
     enum { FRAMES = 80 }; /* more bytes than one pump reads */
     static uint8_t bytes[1 << 16];
     for (int i = 0; i < FRAMES; i++)
         fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT}, NULL);
+    send_control(FRAME_ABORT, 0, NULL);
     w->fake.send_gone = true;
     uint64_t before = w->upper.metrics.frames_received;
-    expect_down(w, HEARTH_PEER_LOST, "gone");
+    expect_down(HEARTH_PEER_LOST, "gone");
     assert_int_equal(w->upper.metrics.frames_received - before, FRAMES);
 }
 
-TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, teardown)
+TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     uint8_t bytes[100] = {0};
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = FRAME_HEADER_LEN + 10;
-    send_data(w, sizeof bytes, bytes, 0, 1);
-    send_data(w, sizeof bytes, bytes, 0, 2);
+    send_data(sizeof bytes, bytes, 0, 1);
+    send_data(sizeof bytes, bytes, 0, 2);
     link_pump(&w->link);
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT}, NULL);
+    send_control(FRAME_ABORT, 0, NULL);
     w->fake.send_room = SIZE_MAX;
     upper_clear(&w->upper);
     link_part(&w->link, &bye);
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
+    send_control(FRAME_PING, 0, NULL);
     link_pump(&w->link);
     assert_int_equal(w->fake.closed, 1);
     assert_int_equal(w->upper.down_count, 0);
     assert_null(strstr(w->upper.log, "sent"));
-    assert_int_equal(next_out(w, NULL).kind, FRAME_DATA); /* begun, so it is finished */
-    assert_int_equal(next_out(w, NULL).kind, FRAME_ABORT);
-    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_DATA); /* begun, so it is finished */
+    assert_int_equal(next_out(0, NULL).kind, FRAME_ABORT);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.parsed, w->fake.out.len); /* nothing follows */
 }
 
-TEST_WITH(a_goodbye_waits_for_room, setup_greeted, teardown)
+TEST_WITH(a_goodbye_waits_for_room, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = 5;
@@ -426,14 +347,13 @@ TEST_WITH(a_goodbye_waits_for_room, setup_greeted, teardown)
     assert_int_equal(w->fake.closed, 0);
     w->fake.send_room = SIZE_MAX;
     link_pump(&w->link);
-    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);
     assert_int_equal(w->upper.heap.blocks, 0);
 }
 
-TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, teardown)
+TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     uint8_t bytes[600] = {0};
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
@@ -451,16 +371,15 @@ TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, teardown)
 }
 
 /* Where what is on its way would be lost by closing, the other end closes first. */
-TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted, teardown)
+TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     fake_must_finish(&w->fake);
     link_part(&w->link, &bye);
     for (int i = 0; i < 3; i++)
         link_pump(&w->link);
-    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.finished, 1);
     assert_int_equal(w->fake.closed, 0);
     w->fake.recv_gone = true;
@@ -469,14 +388,13 @@ TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greete
     assert_int_equal(w->upper.down_count, 0);
 }
 
-TEST_WITH(a_goodbye_needs_no_memory, setup_greeted, teardown)
+TEST_WITH(a_goodbye_needs_no_memory, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     atomic_store(&w->upper.heap.fail_after, 0);
     link_part(&w->link, &bye);
     link_pump(&w->link);
-    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);
 }

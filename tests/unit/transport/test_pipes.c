@@ -4,194 +4,124 @@
 #include "support/suite.h"
 #include "wire/record.h"
 
-#define BUDGET 65536u
-#define PIPES  4
+#define PIPES  WORLD_PIPES
 #define STRIDE 4096u
-#define LONG   (LINK_INLINE_MAX + 64) /* bytes; not sent in one piece with its header */
-
-struct world {
-    struct fake fakes[PIPES];
-    struct link link;
-    struct upper upper;
-};
 
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-    assert_non_null(w);
-    for (int i = 0; i < PIPES; i++) {
-        fake_init(&w->fakes[i]);
-        w->fakes[i].fd = 100 + i;
-    }
-    upper_init_pipes(&w->upper, &w->link, w->fakes, PIPES, BUDGET);
+    (void)state;
+    world_open(PIPES);
     w->upper.stride = STRIDE;
-    *state = w;
     return 0;
-}
-
-static struct frame next_out(struct world *w, int pipe, const uint8_t **payload)
-{
-    struct frame frame;
-    const uint8_t *bytes;
-    assert_true(fake_next(&w->fakes[pipe], &frame, &bytes));
-    if (payload)
-        *payload = bytes;
-    return frame;
-}
-
-static bool out_is_empty(const struct world *w, int pipe)
-{
-    return w->fakes[pipe].parsed == w->fakes[pipe].out.len;
 }
 
 static int setup_greeted(void **state)
 {
     setup(state);
-    struct world *w = *state;
     link_send_hello(&w->link, "hello", 5);
+    world_greet();
     for (int i = 0; i < PIPES; i++)
-        fake_hello(&w->fakes[i]);
-    assert_true(link_pump(&w->link));
-    assert_string_equal(w->upper.log, "hello:0 hello:0 hello:0 hello:0");
-    upper_clear(&w->upper);
-    for (int i = 0; i < PIPES; i++)
-        assert_int_equal(next_out(w, i, NULL).kind, FRAME_HELLO);
+        assert_int_equal(next_out(i, NULL).kind, FRAME_HELLO);
     return 0;
 }
 
-static int teardown(void **state)
-{
-    struct world *w = *state;
-    upper_fini(&w->upper, w->fakes);
-    free(w);
-    return 0;
-}
-
-static void send_data(struct world *w, const void *owner, uint32_t lane, uint32_t len, const void *payload)
+static void send_data(const void *owner, uint32_t lane, uint32_t len, const void *payload)
 {
     struct frame frame = {.kind = FRAME_DATA, .lane = lane, .length = len};
     link_send_data(&w->link, &frame, payload, (void *)(uintptr_t)owner, (void *)(uintptr_t)lane);
 }
 
-static void send_control(struct world *w, uint8_t kind)
-{
-    link_send_control(&w->link, &(struct frame){.kind = kind}, NULL);
-}
-
-static void set_room(struct world *w, size_t bytes)
+static void set_room(size_t bytes)
 {
     for (int i = 0; i < PIPES; i++)
         w->fakes[i].send_room = bytes;
 }
 
-static void come(struct world *w, int pipe, uint8_t kind)
+static void come(int pipe, uint8_t kind)
 {
     fake_frame(&w->fakes[pipe], (struct frame){.kind = kind}, NULL);
 }
 
-static void expect_down(struct world *w, int status, const char *words)
-{
-    assert_true(link_pump(&w->link));
-    assert_false(link_up(&w->link));
-    assert_int_equal(w->upper.down_count, 1);
-    assert_int_equal(w->upper.down.status, status);
-    if (!strstr(w->upper.down.text, words))
-        fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
-    for (int i = 0; i < PIPES; i++)
-        assert_int_equal(w->fakes[i].closed, 1);
-    assert_false(link_pump(&w->link));
-    assert_int_equal(w->upper.down_count, 1);
-}
-
 /* ---- hello ---- */
 
-TEST_WITH(every_pipe_begins_with_the_hello, setup, teardown)
+TEST_WITH(every_pipe_begins_with_the_hello, setup, world_close)
 {
-    struct world *w = *state;
     link_send_hello(&w->link, "hello", 5);
-    send_control(w, FRAME_PONG);
+    send_control(FRAME_PONG, 0, NULL);
     for (uint32_t i = 0; i < 3; i++)
-        send_data(w, w, i, 0, NULL);
-    while (link_pump(&w->link))
-        continue;
+        send_data(w, i, 0, NULL);
+    pump();
     for (int i = 0; i < PIPES; i++) {
         const uint8_t *payload;
-        struct frame frame = next_out(w, i, &payload);
+        struct frame frame = next_out(i, &payload);
         assert_int_equal(frame.kind, FRAME_HELLO);
         assert_int_equal(frame.link_sequence, 1);
         assert_int_equal(frame.length, 5);
         assert_memory_equal(payload, "hello", 5);
-        assert_int_equal(next_out(w, i, NULL).kind, i == 0 ? FRAME_PONG : FRAME_DATA);
-        assert_true(out_is_empty(w, i));
+        assert_int_equal(next_out(i, NULL).kind, i == 0 ? FRAME_PONG : FRAME_DATA);
+        assert_true(out_is_empty(i));
     }
 }
 
 TEST(a_pipe_that_does_not_say_hello_is_refused)
 {
     for (int bad = 0; bad < PIPES; bad++) {
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         for (int i = 0; i < PIPES; i++)
-            come(w, i, i == bad ? FRAME_PING : FRAME_HELLO);
-        expect_down(w, HEARTH_PROTOCOL, "no hello");
-        teardown((void **)&w);
+            come(i, i == bad ? FRAME_PING : FRAME_HELLO);
+        expect_down(HEARTH_PROTOCOL, "no hello");
+        world_close(NULL);
     }
 }
 
-TEST_WITH(a_second_hello_is_refused_on_any_pipe, setup_greeted, teardown)
+TEST_WITH(a_second_hello_is_refused_on_any_pipe, setup_greeted, world_close)
 {
-    struct world *w = *state;
-    come(w, 2, FRAME_HELLO);
-    expect_down(w, HEARTH_PROTOCOL, "second hello");
+    come(2, FRAME_HELLO);
+    expect_down(HEARTH_PROTOCOL, "second hello");
 }
 
 TEST(no_memory_for_a_hello_ends_the_link)
 {
     for (int64_t after = 0; after < 2 + PIPES - 1;
          after++) { /* queue, its copy, and one for each data pipe */
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         atomic_store(&w->upper.heap.fail_after, after);
         link_send_hello(&w->link, "hello", 5);
-        expect_down(w, HEARTH_NO_MEMORY, "no memory");
+        expect_down(HEARTH_NO_MEMORY, "no memory");
         assert_int_equal(w->upper.heap.blocks, 0);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
 /* ---- out ---- */
 
-TEST_WITH(control_takes_the_first_pipe_and_data_goes_round_the_others, setup_greeted, teardown)
+TEST_WITH(control_takes_the_first_pipe_and_data_goes_round_the_others, setup_greeted, world_close)
 {
-    struct world *w = *state;
     for (uint32_t i = 0; i < 9; i++)
-        send_data(w, w, i, 0, NULL);
-    send_control(w, FRAME_PING);
-    send_control(w, FRAME_PONG);
-    while (link_pump(&w->link))
-        continue;
-    assert_int_equal(next_out(w, 0, NULL).kind, FRAME_PING);
-    assert_int_equal(next_out(w, 0, NULL).kind, FRAME_PONG);
+        send_data(w, i, 0, NULL);
+    send_control(FRAME_PING, 0, NULL);
+    send_control(FRAME_PONG, 0, NULL);
+    pump();
+    assert_int_equal(next_out(0, NULL).kind, FRAME_PING);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_PONG);
     for (uint32_t i = 0; i < 9; i++) {
-        struct frame frame = next_out(w, 1 + (int)(i % 3), NULL);
+        struct frame frame = next_out(1 + (int)(i % 3), NULL);
         assert_int_equal(frame.lane, i);
         assert_int_equal(frame.link_sequence, 2 + i / 3); /* each pipe counts for itself */
     }
     for (int i = 0; i < PIPES; i++)
-        assert_true(out_is_empty(w, i));
+        assert_true(out_is_empty(i));
 }
 
-TEST_WITH(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, teardown)
+TEST_WITH(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t bytes[100] = {0};
     w->fakes[2].send_room = FRAME_HEADER_LEN + 1;
     for (uint32_t i = 0; i < 12; i++)
-        send_data(w, w, i, sizeof bytes, bytes);
-    send_control(w, FRAME_PING);
-    while (link_pump(&w->link))
-        continue;
-    assert_int_equal(next_out(w, 0, NULL).kind, FRAME_PING);
+        send_data(w, i, sizeof bytes, bytes);
+    send_control(FRAME_PING, 0, NULL);
+    pump();
+    assert_int_equal(next_out(0, NULL).kind, FRAME_PING);
     int left = 0;
     for (int i = 1; i < PIPES; i++) {
         struct frame frame;
@@ -203,33 +133,32 @@ TEST_WITH(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, teardown
     assert_true(link_stuck(&w->link));
     w->fakes[2].send_room = SIZE_MAX;
     assert_true(link_pump(&w->link));
-    assert_int_equal(next_out(w, 2, NULL).lane, 1);
+    assert_int_equal(next_out(2, NULL).lane, 1);
     assert_false(link_stuck(&w->link));
 }
 
-TEST_WITH(stuck_data_does_not_hold_control, setup_greeted, teardown)
+TEST_WITH(stuck_data_does_not_hold_control, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t bytes[100] = {0};
     for (int i = 1; i < PIPES; i++)
         w->fakes[i].send_room = 10;
     for (uint32_t i = 0; i < 6; i++)
-        send_data(w, w, i, sizeof bytes, bytes);
+        send_data(w, i, sizeof bytes, bytes);
     for (int round = 0; round < 3; round++) {
-        send_control(w, FRAME_PING);
+        send_control(FRAME_PING, 0, NULL);
         link_eager_release(&w->link, BUDGET / 2);
         assert_true(link_pump(&w->link));
-        struct frame frame = next_out(w, 0, NULL);
+        struct frame frame = next_out(0, NULL);
         assert_int_equal(frame.kind, FRAME_PING);
         assert_int_equal(frame.credit, (uint32_t)(round + 1) * (BUDGET / 2 + LINK_EAGER_COST));
     }
     link_eager_release(&w->link, BUDGET / 2); /* nor credit, when no frame is there to tell it */
     assert_true(link_pump(&w->link));
-    assert_int_equal(next_out(w, 0, NULL).kind, FRAME_CREDIT);
+    assert_int_equal(next_out(0, NULL).kind, FRAME_CREDIT);
 }
 
 /* All bytes of a frame are the number of its lane. */
-static void collect(struct world *w, uint8_t seen[64])
+static void collect(uint8_t seen[64])
 {
     for (int i = 1; i < PIPES; i++) {
         struct frame frame;
@@ -252,25 +181,23 @@ TEST(frames_leave_whole_whatever_each_pipe_takes)
     for (int i = 0; i < 64; i++)
         memset(bytes[i], i, sizeof bytes[i]);
     for (int round = 0; round < 50; round++) {
-        struct world *w;
         uint8_t seen[64] = {0};
         uint32_t next = 0;
-        setup_greeted((void **)&w);
+        setup_greeted(NULL);
         for (int turns = 0; turns < 100000 && (next < 64 || link_stuck(&w->link)); turns++) {
             for (int i = 1; i < PIPES; i++)
                 w->fakes[i].send_room = prng_below(&random, 3) ? prng_below(&random, 2000) : 0;
             for (; next < 64 && link_room(&w->link) && prng_below(&random, 4); next++)
-                send_data(w, w, next, (uint32_t)prng_below(&random, 3000), bytes[next]);
+                send_data(w, next, (uint32_t)prng_below(&random, 3000), bytes[next]);
             link_pump(&w->link);
         }
-        set_room(w, SIZE_MAX);
-        while (link_pump(&w->link))
-            continue;
-        collect(w, seen);
+        set_room(SIZE_MAX);
+        pump();
+        collect(seen);
         for (int i = 0; i < 64; i++)
             assert_int_equal(seen[i], 1);
         assert_int_equal(w->upper.metrics.frames_sent, PIPES + 64);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
@@ -284,8 +211,7 @@ TEST(frames_come_through_all_pipes_in_any_fragments)
     for (int i = 0; i < 64; i++)
         memset(bytes[i], i, sizeof bytes[i]);
     for (int round = 0; round < 50; round++) {
-        struct world *w;
-        setup((void **)&w);
+        setup(NULL);
         w->upper.check_fill = true;
         for (int i = 0; i < PIPES; i++) {
             fake_hello(&w->fakes[i]);
@@ -314,30 +240,27 @@ TEST(frames_come_through_all_pipes_in_any_fragments)
             link_pump(&w->link);
             assert_int_not_equal(link_heard(&w->link), heard); /* parts of frames count, too */
         }
-        while (link_pump(&w->link))
-            continue;
+        pump();
         assert_int_equal(w->upper.down_count, 0);
         assert_int_equal(w->upper.metrics.frames_received, PIPES + 64);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
 TEST(a_missing_frame_is_noticed_in_each_pipe)
 {
     for (int i = 0; i < PIPES; i++) {
-        struct world *w;
-        setup_greeted((void **)&w);
-        come(w, (i + 1) % PIPES, FRAME_PING);
+        setup_greeted(NULL);
+        come((i + 1) % PIPES, FRAME_PING);
         w->fakes[i].sequence++;
-        come(w, i, FRAME_PING);
-        expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
-        teardown((void **)&w);
+        come(i, FRAME_PING);
+        expect_down(HEARTH_PROTOCOL, "missing or came twice");
+        world_close(NULL);
     }
 }
 
-TEST_WITH(only_the_payload_of_the_cookie_is_dropped, setup_greeted, teardown)
+TEST_WITH(only_the_payload_of_the_cookie_is_dropped, setup_greeted, world_close)
 {
-    struct world *w = *state;
     uint8_t bytes[1000];
     memset(bytes, 0x11, sizeof bytes);
     for (int i = 1; i < 3; i++) {
@@ -358,67 +281,62 @@ TEST_WITH(only_the_payload_of_the_cookie_is_dropped, setup_greeted, teardown)
 
 /* ---- credit ---- */
 
-static void spend(struct world *w, uint32_t len)
+static void spend(uint32_t len)
 {
     static uint8_t bytes[BUDGET];
     struct frame frame = {.kind = FRAME_DATA, .flags = FRAME_EAGER, .length = len};
     assert_true(link_eager_fits(&w->link, len));
     link_send_data(&w->link, &frame, bytes, w, NULL);
-    while (link_pump(&w->link))
-        continue;
+    pump();
 }
 
-TEST_WITH(credit_that_comes_late_takes_nothing_back, setup_greeted, teardown)
+TEST_WITH(credit_that_comes_late_takes_nothing_back, setup_greeted, world_close)
 {
-    struct world *w = *state;
-    spend(w, BUDGET / 2 - LINK_EAGER_COST);
-    spend(w, BUDGET / 2 - LINK_EAGER_COST);
+    spend(BUDGET / 2 - LINK_EAGER_COST);
+    spend(BUDGET / 2 - LINK_EAGER_COST);
     assert_false(link_eager_fits(&w->link, 0));
     upper_clear(&w->upper);
     w->fakes[2].credit = BUDGET;
-    come(w, 2, FRAME_PONG);
+    come(2, FRAME_PONG);
     link_pump(&w->link);
     assert_string_equal(w->upper.log, "room:0 pong:0");
     w->fakes[1].credit = BUDGET / 2; /* told before, but this pipe was slower */
-    come(w, 1, FRAME_PONG);
+    come(1, FRAME_PONG);
     link_pump(&w->link);
     assert_string_equal(w->upper.log, "room:0 pong:0 pong:0");
     assert_true(link_eager_fits(&w->link, BUDGET - LINK_EAGER_COST));
 }
 
 /* A frame may stand in a slow connection while the others turn the whole budget over again and again. */
-TEST_WITH(credit_may_come_later_than_the_whole_budget, setup_greeted, teardown)
+TEST_WITH(credit_may_come_later_than_the_whole_budget, setup_greeted, world_close)
 {
-    struct world *w = *state;
     for (uint32_t i = 1; i <= 10; i++) {
-        spend(w, BUDGET - LINK_EAGER_COST);
+        spend(BUDGET - LINK_EAGER_COST);
         w->fakes[2].credit = i * BUDGET;
-        come(w, 2, FRAME_PONG);
+        come(2, FRAME_PONG);
         link_pump(&w->link);
     }
     w->fakes[1].credit = 0;
-    come(w, 1, FRAME_PONG);
+    come(1, FRAME_PONG);
     link_pump(&w->link);
     assert_int_equal(w->upper.down_count, 0);
     assert_true(link_eager_fits(&w->link, BUDGET - LINK_EAGER_COST));
 }
 
-TEST_WITH(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted, teardown)
+TEST_WITH(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted, world_close)
 {
-    struct world *w = *state;
-    spend(w, 1000);
+    spend(1000);
     w->fakes[3].credit = link_eager_cost(1000) + 1;
-    come(w, 3, FRAME_PONG);
-    expect_down(w, HEARTH_PROTOCOL, "not spent");
+    come(3, FRAME_PONG);
+    expect_down(HEARTH_PROTOCOL, "not spent");
 }
 
 /* ---- the end ---- */
 
-TEST_WITH(the_last_goodbye_counts, setup_greeted, teardown)
+TEST_WITH(the_last_goodbye_counts, setup_greeted, world_close)
 {
-    struct world *w = *state;
-    come(w, 1, FRAME_BYE);
-    come(w, 0, FRAME_BYE);
+    come(1, FRAME_BYE);
+    come(0, FRAME_BYE);
     w->fakes[0].recv_gone = w->fakes[1].recv_gone = true; /* closed after it, which is no loss */
     link_pump(&w->link);
     link_pump(&w->link);
@@ -430,15 +348,14 @@ TEST_WITH(the_last_goodbye_counts, setup_greeted, teardown)
     assert_int_equal(link_waits(&w->link, waits, PIPES), PIPES);
     for (int i = 0; i < PIPES; i++)
         assert_int_equal(waits[i].want_recv, i >= 2); /* or one would wake up for ever */
-    come(w, 2, FRAME_BYE);
+    come(2, FRAME_BYE);
     link_pump(&w->link);
     upper_clear(&w->upper);
-    come(w, 3, FRAME_BYE);
+    come(3, FRAME_BYE);
     link_pump(&w->link);
     assert_string_equal(w->upper.log, "bye:0");
     w->fakes[2].recv_gone = w->fakes[3].recv_gone = true;
-    while (link_pump(&w->link))
-        continue;
+    pump();
     assert_int_equal(w->upper.down_count, 1);
     assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
 }
@@ -446,41 +363,38 @@ TEST_WITH(the_last_goodbye_counts, setup_greeted, teardown)
 TEST(a_pipe_that_closes_without_a_goodbye_ends_the_link)
 {
     for (int i = 0; i < PIPES; i++) {
-        struct world *w;
-        setup_greeted((void **)&w);
-        come(w, i, FRAME_PONG);
+        setup_greeted(NULL);
+        come(i, FRAME_PONG);
         w->fakes[i].recv_gone = true;
-        expect_down(w, HEARTH_PEER_LOST, "gone");
+        expect_down(HEARTH_PEER_LOST, "gone");
         assert_string_equal(w->upper.log, "pong:0");
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
-TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others, setup_greeted, teardown)
+TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others, setup_greeted, world_close)
 {
-    struct world *w = *state;
     static uint8_t bytes[STRIDE];
     for (int i = 0; i < 3000; i++) /* more than one pump reads */
         fake_frame(&w->fakes[3], (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
-    send_data(w, w, 0, sizeof bytes, bytes);
+    send_data(w, 0, sizeof bytes, bytes);
     w->fakes[1].send_gone = true;
     w->upper.drop = true;
-    expect_down(w, HEARTH_PEER_LOST, "gone");
+    expect_down(HEARTH_PEER_LOST, "gone");
     assert_int_equal(w->upper.metrics.frames_received, PIPES + 3000);
 }
 
-TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, teardown)
+TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct error bye;
     uint8_t bytes[100] = {0};
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
-    set_room(w, 10);
+    set_room(10);
     for (uint32_t i = 0; i < 9; i++)
-        send_data(w, w, i, sizeof bytes, bytes);
-    send_control(w, FRAME_PING);
+        send_data(w, i, sizeof bytes, bytes);
+    send_control(FRAME_PING, 0, NULL);
     link_pump(&w->link);
-    set_room(w, SIZE_MAX);
+    set_room(SIZE_MAX);
     w->fakes[3].send_room = 50; /* what has begun does not fit, so nothing may follow it */
     upper_clear(&w->upper);
     link_part(&w->link, &bye);
@@ -488,14 +402,14 @@ TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, teardown)
     assert_true(link_up(&w->link));
     assert_null(strstr(w->upper.log, "sent"));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(next_out(w, i, NULL).kind, i == 0 ? FRAME_PING : FRAME_DATA);
+        assert_int_equal(next_out(i, NULL).kind, i == 0 ? FRAME_PING : FRAME_DATA);
         const uint8_t *payload;
-        struct frame frame = next_out(w, i, &payload);
+        struct frame frame = next_out(i, &payload);
         struct error heard;
         assert_int_equal(frame.kind, FRAME_BYE);
         assert_int_equal(error_decode(&heard, payload, frame.length), HEARTH_OK);
         assert_int_equal(heard.status, HEARTH_CLOSED);
-        assert_true(out_is_empty(w, i));
+        assert_true(out_is_empty(i));
     }
     assert_int_equal(w->fakes[3].out.len - w->fakes[3].parsed, 60);
 }
@@ -505,62 +419,58 @@ TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, teardown)
 TEST(frames_on_their_way_in_several_pipes_are_finished_from_copies)
 {
     for (size_t cut = 1; cut < FRAME_HEADER_LEN + LONG; cut += 37) {
-        struct world *w;
-        setup_greeted((void **)&w);
+        setup_greeted(NULL);
         uint8_t bytes[5][LONG], seen[64] = {0};
         int a = 0, b = 0;
         for (int i = 0; i < 5; i++)
             memset(bytes[i], i, sizeof bytes[i]);
-        set_room(w, cut);
+        set_room(cut);
         for (uint32_t i = 0; i < 5; i++) /* 0 to 2 set out */
-            send_data(w, i == 1 || i == 4 ? &b : &a, i, sizeof bytes[i], bytes[i]);
+            send_data(i == 1 || i == 4 ? &b : &a, i, sizeof bytes[i], bytes[i]);
         link_pump(&w->link);
         link_forget(&w->link, &a);
         memset(bytes[0], 0x44, sizeof bytes[0]);
         memset(bytes[2], 0x44, sizeof bytes[2]);
         memset(bytes[3], 0x44, sizeof bytes[3]);
-        set_room(w, SIZE_MAX);
+        set_room(SIZE_MAX);
         upper_clear(&w->upper);
-        while (link_pump(&w->link))
-            continue;
-        collect(w, seen);
+        pump();
+        collect(seen);
         assert_memory_equal(seen, ((uint8_t[]){1, 1, 1, 0, 1}), 5);
         assert_non_null(strstr(w->upper.log, "sent:1"));
         assert_non_null(strstr(w->upper.log, "sent:4"));
         assert_null(strstr(w->upper.log, "sent:0"));
         assert_null(strstr(w->upper.log, "sent:2"));
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
 TEST(without_memory_for_one_of_the_copies_the_link_ends)
 {
     for (int64_t after = 0; after < 3; after++) {
-        struct world *w;
-        setup_greeted((void **)&w);
+        setup_greeted(NULL);
         uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
-        set_room(w, 10);
+        set_room(10);
         for (uint32_t i = 0; i < 3; i++)
-            send_data(w, w, i, sizeof bytes, bytes);
+            send_data(w, i, sizeof bytes, bytes);
         link_pump(&w->link);
         atomic_store(&w->upper.heap.fail_after, after);
         link_forget(&w->link, w);
-        expect_down(w, HEARTH_NO_MEMORY, "cancelled");
+        expect_down(HEARTH_NO_MEMORY, "cancelled");
         assert_null(strstr(w->upper.log, "sent"));
         assert_int_equal(w->upper.heap.blocks, 0);
-        teardown((void **)&w);
+        world_close(NULL);
     }
 }
 
 /* ---- sleeping ---- */
 
-TEST_WITH(every_pipe_is_waited_for_attended_and_told_of_sleep, setup_greeted, teardown)
+TEST_WITH(every_pipe_is_waited_for_attended_and_told_of_sleep, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct sock_wait waits[PIPES + 1];
     w->fakes[2].send_room = 0;
     for (uint32_t i = 0; i < 3; i++)
-        send_data(w, w, i, 0, NULL);
+        send_data(w, i, 0, NULL);
     link_pump(&w->link);
     assert_int_equal(link_waits(&w->link, waits, PIPES + 1), PIPES);
     for (int i = 0; i < PIPES; i++) {
@@ -581,12 +491,11 @@ TEST_WITH(every_pipe_is_waited_for_attended_and_told_of_sleep, setup_greeted, te
     assert_int_equal(link_waits(&w->link, waits, 2), 2); /* no more than there is room for */
 }
 
-TEST_WITH(a_link_that_is_down_waits_for_nothing, setup_greeted, teardown)
+TEST_WITH(a_link_that_is_down_waits_for_nothing, setup_greeted, world_close)
 {
-    struct world *w = *state;
     struct sock_wait waits[PIPES] = {{.ready = true}, {.ready = true}};
     link_fail(&w->link, HEARTH_PROTOCOL, "the end");
-    expect_down(w, HEARTH_PROTOCOL, "the end");
+    expect_down(HEARTH_PROTOCOL, "the end");
     link_attend(&w->link, waits, PIPES); /* what was asked for before it went down */
     link_doze(&w->link, true);
     assert_int_equal(link_waits(&w->link, waits, PIPES), 0);

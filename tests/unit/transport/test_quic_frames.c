@@ -11,7 +11,7 @@ int main(void)
 #else
 
 #include "support/suite.h"
-#include "transport/quic_frames.h"
+#include "transport/quic_engine.h"
 
 #define FRAMES_MAX 128
 

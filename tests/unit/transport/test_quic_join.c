@@ -23,13 +23,14 @@ static struct quic_pair pair;
 
 /* ---- refused ---- */
 
-static void refused(const struct pair_wish *wish, const char *because)
+static void refused(const struct pair_wish *wish, enum hearth_reason reason, const char *because)
 {
     quic_pair_open(&pair, wish);
     pair_join(&pair, wish);
     assert_int_equal(pair.sides[1].status, HEARTH_PEER_LOST);
     assert_int_equal(pair.sides[1].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.why.status, HEARTH_PEER_LOST);
+    assert_int_equal(pair.sides[1].peer.why.reason, reason);
     if (!strstr(pair.sides[1].peer.why.text, because))
         fail_msg("\"%s\" does not say \"%s\"", pair.sides[1].peer.why.text, because);
     quic_pair_close(&pair);
@@ -37,18 +38,21 @@ static void refused(const struct pair_wish *wish, const char *because)
 
 TEST(another_secret_is_refused)
 {
-    refused(&(struct pair_wish){.secrets = {1, 2}, .join_ns = SHORT_NS}, "another secret");
+    refused(&(struct pair_wish){.secrets = {1, 2}, .join_ns = SHORT_NS}, HEARTH_REASON_SECRET_DIFFERS,
+            "another secret");
 }
 
 TEST(another_key_is_refused)
 {
-    refused(&(struct pair_wish){.stranger = true, .join_ns = SHORT_NS}, "another node");
+    refused(&(struct pair_wish){.stranger = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
+            "another node");
 }
 
 /* The listener has no fault to find. */
 TEST(another_process_of_the_node_is_refused)
 {
-    refused(&(struct pair_wish){.other_instance = true, .join_ns = SHORT_NS}, "another process");
+    refused(&(struct pair_wish){.other_instance = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
+            "another process");
 }
 
 /* The listener waits for somebody else: who comes knows the secret, and is told to come again. */
@@ -71,6 +75,7 @@ TEST(nobody_there)
     struct quic_side *side = &pair.sides[1];
     side->status = quic_join(side->quic, &side->peer, 1, clock_real() + SHORT_NS, NULL, &side->error);
     assert_int_equal(side->status, HEARTH_PEER_LOST);
+    assert_int_equal(side->peer.why.reason, HEARTH_REASON_UNREACHABLE);
     assert_non_null(strstr(side->peer.why.text, "127.0.0.1"));
     quic_pair_close(&pair);
 }

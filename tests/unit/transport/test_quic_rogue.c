@@ -2,7 +2,7 @@
 /* What a peer may say inside of QUIC when its handshake is complete, for which a knock that was overheard is
  * enough: it ends its own line, and nothing else. */
 #include "os/clock.h"
-#include "os/processor.h"
+#include "os/host.h"
 
 #include "quic_pair.h"
 #include "support/suite.h"

@@ -6,7 +6,7 @@
 #include "core/bytes.h"
 #include "core/prng.h"
 #include "os/clock.h"
-#include "os/shared.h"
+#include "os/memory.h"
 #include "os/sock.h"
 #include "shm_pair.h"
 #include "support/suite.h"
@@ -14,27 +14,31 @@
 
 #define WAIT_NS (20 * NS_PER_S)
 
+static struct shm_end ends[2];
+static const struct sharing *sharing; /* of all ends */
+
 static int setup(void **state)
 {
-    struct shm_end *ends = calloc(2, sizeof *ends);
-    assert_non_null(ends);
+    (void)state;
     pair_open(ends, SHM_RING);
-    *state = ends;
+    sharing = ends[0].conn->transport->sharing;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct shm_end *ends = *state;
+    (void)state;
     end_fini(&ends[0]);
     end_fini(&ends[1]);
-    free(ends);
     return 0;
 }
 
-static const struct sharing *sharing_of(const struct shm_end *end)
+/* What end 1 sees of a reference of end 0. */
+static const uint8_t *look_up(const uint8_t *reference, size_t len, uint64_t *token)
 {
-    return end->conn->transport->sharing;
+    const uint8_t *seen = sharing->look_up(ends[1].conn, reference, len, token);
+    assert_non_null(seen);
+    return seen;
 }
 
 static uint8_t byte_at(uint64_t position)
@@ -69,7 +73,6 @@ static void skip_stream(struct shm_end *from, struct shm_end *to, size_t len)
 
 TEST_WITH(what_goes_in_comes_out_over_many_turns_of_the_ring, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct prng prng;
     uint64_t sent[2] = {0}, got[2] = {0};
     prng_init(&prng, 11);
@@ -94,8 +97,6 @@ TEST_WITH(what_goes_in_comes_out_over_many_turns_of_the_ring, setup, teardown)
 
 TEST_WITH(a_ring_has_no_seam, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint64_t token;
     for (size_t at = SHM_RING - 100; at < SHM_RING; at += 9) {
         struct shm_end fresh[2];
@@ -113,7 +114,6 @@ TEST_WITH(a_ring_has_no_seam, setup, teardown)
 
 TEST_WITH(a_full_ring_takes_no_more, setup, teardown)
 {
-    struct shm_end *ends = *state;
     uint8_t bytes[2 * SHM_RING] = {0};
     assert_int_equal(end_send(&ends[0], bytes, sizeof bytes), SHM_RING);
     assert_int_equal(end_send(&ends[0], bytes, 1), 0);
@@ -125,9 +125,7 @@ TEST_WITH(a_full_ring_takes_no_more, setup, teardown)
 
 TEST_WITH(half_of_a_ring_may_be_lent, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint64_t tokens[2];
     assert_true(sharing->lends(conn, SHM_RING / 2));
     assert_false(sharing->lends(conn, SHM_RING / 2 + 1));
@@ -146,9 +144,7 @@ TEST_WITH(half_of_a_ring_may_be_lent, setup, teardown)
 
 TEST_WITH(there_are_no_more_loans_than_places, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint64_t tokens[257];
     int count = 0;
     send_stream(&ends[0], 0, 300);
@@ -169,9 +165,7 @@ TEST_WITH(there_are_no_more_loans_than_places, setup, teardown)
 
 TEST_WITH(loans_come_back_in_any_order, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     struct prng prng;
     uint64_t sent = 0, got = 0;
     struct {
@@ -211,9 +205,7 @@ TEST_WITH(loans_come_back_in_any_order, setup, teardown)
 
 TEST_WITH(lent_bytes_are_not_free_until_the_oldest_is_back, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint8_t bytes[SHM_RING] = {0};
     uint64_t tokens[2];
     assert_int_equal(end_send(&ends[0], bytes, SHM_RING), SHM_RING);
@@ -231,9 +223,7 @@ TEST_WITH(lent_bytes_are_not_free_until_the_oldest_is_back, setup, teardown)
 
 TEST_WITH(loans_stay_after_both_ends_closed, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct conn *conn = ends[1].conn;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint8_t reference[REFERENCE_LEN];
     uint64_t tokens[3];
     uint8_t *region = shm_region_make(ends[0].regions, 100);
@@ -246,8 +236,7 @@ TEST_WITH(loans_stay_after_both_ends_closed, setup, teardown)
     }
     int number = sharing->refer(ends[0].conn, region, 100, reference);
     assert_true(number >= 0);
-    lent[2] = sharing->look_up(conn, reference, 100, &tokens[2]);
-    assert_non_null(lent[2]);
+    lent[2] = look_up(reference, 100, &tokens[2]);
     end_close(&ends[0]);
     end_close(&ends[1]);
     assert_true(shm_region_drop(ends[0].regions, region));
@@ -266,8 +255,6 @@ TEST_WITH(loans_stay_after_both_ends_closed, setup, teardown)
 
 TEST_WITH(references_show_the_peers_memory, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t reference[REFERENCE_LEN];
     uint64_t token;
     uint8_t *a = shm_region_make(ends[0].regions, 3 * SHM_RING), *b = shm_region_make(ends[0].regions, 1);
@@ -277,8 +264,7 @@ TEST_WITH(references_show_the_peers_memory, setup, teardown)
         const uint8_t *from = round % 3 == 0 ? b : a + round;
         size_t len = round % 3 == 0 ? 1 : 2 * SHM_RING;
         assert_int_equal(sharing->refer(ends[0].conn, from, len, reference), 0);
-        const uint8_t *seen = sharing->look_up(ends[1].conn, reference, len, &token);
-        assert_non_null(seen);
+        const uint8_t *seen = look_up(reference, len, &token);
         assert_ptr_not_equal(seen, from);
         assert_memory_equal(seen, from, len);
         a[round] = (uint8_t)round; /* it is the same memory */
@@ -293,10 +279,8 @@ TEST_WITH(references_show_the_peers_memory, setup, teardown)
 
 TEST_WITH(only_memory_of_regions_is_referred_to, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t reference[REFERENCE_LEN], elsewhere[100];
-    size_t page = shared_page();
+    size_t page = memory_page();
     uint8_t *region = shm_region_make(ends[0].regions, page);
     assert_int_equal(sharing->refer(ends[0].conn, elsewhere, 100, reference), -1);
     assert_int_equal(sharing->refer(ends[0].conn, region - 1, 2, reference), -1);
@@ -310,8 +294,6 @@ TEST_WITH(only_memory_of_regions_is_referred_to, setup, teardown)
 
 TEST_WITH(there_are_64_references_at_a_time, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t reference[64][REFERENCE_LEN], more[REFERENCE_LEN];
     uint64_t tokens[64];
     uint8_t *region = shm_region_make(ends[0].regions, 64);
@@ -321,8 +303,7 @@ TEST_WITH(there_are_64_references_at_a_time, setup, teardown)
     }
     assert_int_equal(sharing->refer(ends[0].conn, region, 1, more), -1);
     for (int i = 63; i >= 0; i--) {
-        const uint8_t *seen = sharing->look_up(ends[1].conn, reference[i], 1, &tokens[i]);
-        assert_non_null(seen);
+        const uint8_t *seen = look_up(reference[i], 1, &tokens[i]);
         assert_int_equal(*seen, i);
     }
     sharing->give_back(ends[1].conn, tokens[63]);
@@ -337,9 +318,7 @@ TEST_WITH(there_are_64_references_at_a_time, setup, teardown)
 
 TEST_WITH(references_to_nothing_are_refused, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
-    size_t page = shared_page();
+    size_t page = memory_page();
     uint8_t good[REFERENCE_LEN], bad[REFERENCE_LEN];
     uint64_t token;
     uint8_t *region = shm_region_make(ends[0].regions, page);
@@ -372,7 +351,6 @@ TEST_WITH(references_to_nothing_are_refused, setup, teardown)
 
 TEST_WITH(regions_are_zero_pages_and_bounded, setup, teardown)
 {
-    struct shm_end *ends = *state;
     struct shm_regions *regions = ends[0].regions;
     void *made[SHM_REGIONS_MAX];
     int before = open_files();
@@ -380,7 +358,7 @@ TEST_WITH(regions_are_zero_pages_and_bounded, setup, teardown)
         size_t len = (size_t)i * 1000;
         made[i] = shm_region_make(regions, len);
         assert_non_null(made[i]);
-        assert_int_equal((uintptr_t)made[i] % shared_page(), 0);
+        assert_int_equal((uintptr_t)made[i] % memory_page(), 0);
         for (size_t at = 0; at < len; at++)
             assert_int_equal(((uint8_t *)made[i])[at], 0);
         memset(made[i], 0xff, len);
@@ -402,8 +380,6 @@ TEST_WITH(regions_are_zero_pages_and_bounded, setup, teardown)
 
 TEST_WITH(a_dropped_region_is_gone_for_the_peer, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t reference[REFERENCE_LEN];
     uint64_t token;
     for (int round = 0; round < 3 * SHM_REGIONS_MAX; round++) { /* places are used again, ids are not */
@@ -411,8 +387,7 @@ TEST_WITH(a_dropped_region_is_gone_for_the_peer, setup, teardown)
         assert_non_null(region);
         region[0] = (uint8_t)round;
         assert_int_equal(sharing->refer(ends[0].conn, region, 1, reference), 0);
-        const uint8_t *seen = sharing->look_up(ends[1].conn, reference, 1, &token);
-        assert_non_null(seen);
+        const uint8_t *seen = look_up(reference, 1, &token);
         assert_int_equal(*seen, (uint8_t)round);
         sharing->give_back(ends[1].conn, token);
         assert_int_equal(sharing->returned(ends[0].conn), 1);
@@ -427,8 +402,6 @@ TEST_WITH(a_dropped_region_is_gone_for_the_peer, setup, teardown)
  * its way to the peer. */
 TEST_WITH(a_reference_on_its_way_holds_a_dropped_region, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t references[2][REFERENCE_LEN];
     uint64_t token;
     uint8_t *region = shm_region_make(ends[0].regions, 100);
@@ -438,8 +411,7 @@ TEST_WITH(a_reference_on_its_way_holds_a_dropped_region, setup, teardown)
     assert_true(shm_region_drop(ends[0].regions, region));
     for (int i = 0; i < 2; i++) {
         ends[1].conn->transport->attend(ends[1].conn);
-        const uint8_t *seen = sharing->look_up(ends[1].conn, references[i], 100, &token);
-        assert_non_null(seen);
+        const uint8_t *seen = look_up(references[i], 100, &token);
         assert_int_equal(seen[0], 88);
         sharing->give_back(ends[1].conn, token);
         assert_int_equal(sharing->returned(ends[0].conn), 1 << i);
@@ -451,8 +423,6 @@ TEST_WITH(a_reference_on_its_way_holds_a_dropped_region, setup, teardown)
 /* A region is told to every peer of the node that hears of it, and only to those. */
 TEST_WITH(a_region_is_seen_through_two_connections, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     struct shm_end other[2];
     uint8_t references[2][REFERENCE_LEN];
     uint64_t tokens[2];
@@ -496,7 +466,6 @@ static void doze(struct shm_end *end, bool asleep, bool want_room)
 
 TEST_WITH(who_dozes_is_signalled_once, setup, teardown)
 {
-    struct shm_end *ends = *state;
     uint8_t bytes[10] = {0};
     end_send(&ends[0], bytes, 10);
     assert_false(end_signalled(&ends[1])); /* awake */
@@ -514,7 +483,6 @@ TEST_WITH(who_dozes_is_signalled_once, setup, teardown)
 
 TEST_WITH(room_wakes_who_wants_it, setup, teardown)
 {
-    struct shm_end *ends = *state;
     uint8_t bytes[SHM_RING] = {0};
     end_send(&ends[0], bytes, SHM_RING);
     doze(&ends[0], true, false);
@@ -529,8 +497,6 @@ TEST_WITH(room_wakes_who_wants_it, setup, teardown)
 
 TEST_WITH(loans_and_references_that_come_back_wake, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[0]);
     uint8_t *region = shm_region_make(ends[0].regions, 10), reference[REFERENCE_LEN];
     uint64_t tokens[2];
     send_stream(&ends[0], 0, 1000);
@@ -550,7 +516,6 @@ TEST_WITH(loans_and_references_that_come_back_wake, setup, teardown)
 
 TEST_WITH(the_close_wakes_and_what_was_sent_still_comes, setup, teardown)
 {
-    struct shm_end *ends = *state;
     uint8_t bytes[SHM_RING];
     send_stream(&ends[0], 0, 500);
     doze(&ends[1], true, false);
@@ -559,8 +524,8 @@ TEST_WITH(the_close_wakes_and_what_was_sent_still_comes, setup, teardown)
     ends[1].conn->transport->attend(ends[1].conn);
     assert_int_equal(end_send(&ends[1], "x", 1), HEARTH_PEER_LOST);
     assert_int_equal(end_recv(&ends[1], bytes, 300), 300);
-    assert_int_equal(sharing_of(&ends[1])->ready(ends[1].conn, 200), 200);
-    assert_int_equal(sharing_of(&ends[1])->ready(ends[1].conn, 201), HEARTH_PEER_LOST);
+    assert_int_equal(sharing->ready(ends[1].conn, 200), 200);
+    assert_int_equal(sharing->ready(ends[1].conn, 201), HEARTH_PEER_LOST);
     assert_int_equal(end_recv(&ends[1], bytes + 300, sizeof bytes - 300), 200);
     expect_stream(bytes, 0, 500);
     assert_int_equal(end_recv(&ends[1], bytes, 1), HEARTH_PEER_LOST);
@@ -568,15 +533,12 @@ TEST_WITH(the_close_wakes_and_what_was_sent_still_comes, setup, teardown)
 
 TEST_WITH(a_reference_that_was_sent_before_the_close_can_be_read, setup, teardown)
 {
-    struct shm_end *ends = *state;
-    const struct sharing *sharing = sharing_of(&ends[1]);
     uint8_t *region = shm_region_make(ends[0].regions, 10), reference[REFERENCE_LEN];
     uint64_t token;
     region[9] = 99;
     assert_int_equal(sharing->refer(ends[0].conn, region, 10, reference), 0);
     end_close(&ends[0]);
-    const uint8_t *seen = sharing->look_up(ends[1].conn, reference, 10, &token);
-    assert_non_null(seen);
+    const uint8_t *seen = look_up(reference, 10, &token);
     assert_int_equal(seen[9], 99);
     sharing->give_back(ends[1].conn, token);
 }
@@ -634,7 +596,6 @@ TEST(no_descriptor_and_no_memory_stay_behind)
 {
     int before = open_files();
     for (int i = 0; i < 20; i++) {
-        struct shm_end ends[2];
         pair_open(ends, SHM_RING << i % 4);
         end_fini(&ends[i % 2]);
         end_fini(&ends[1 - i % 2]);

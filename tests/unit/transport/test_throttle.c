@@ -4,9 +4,8 @@
 #include "fake.h"
 #include "support/suite.h"
 
-#define BUDGET 65536u
-#define START  (1000 * NS_PER_S)
-#define MBIT   UINT64_C(1000000)
+#define START (1000 * NS_PER_S)
+#define MBIT  UINT64_C(1000000)
 
 /* ---- the line ---- */
 
@@ -127,157 +126,139 @@ TEST(a_place_is_kept)
 
 /* ---- a link behind it ---- */
 
-struct world {
-    struct fake fakes[3];
-    struct link link;
-    struct upper upper;
-    struct throttle throttle;
-    uint8_t bytes[1 << 16];
-};
+static struct throttle throttle;
+static uint8_t bytes[1 << 16];
 
-static struct world *world_open(int pipes, uint64_t rate)
+static void open_throttled(int pipes)
 {
-    struct world *w = calloc(1, sizeof *w);
-    assert_non_null(w);
-    for (int i = 0; i < pipes; i++)
-        fake_init(&w->fakes[i]);
-    upper_init_pipes(&w->upper, &w->link, w->fakes, pipes, BUDGET);
-    throttle_init(&w->throttle, rate);
-    w->link.throttle = &w->throttle;
+    world_open(pipes);
+    throttle_init(&throttle, 8 * MBIT);
+    w->link.throttle = &throttle;
     link_send_hello(&w->link, "", 0);
     link_pump(&w->link);
-    throttle_tick(&w->throttle, START);
+    throttle_tick(&throttle, START);
     for (int i = 0; i < pipes; i++) {
-        struct frame frame;
-        const uint8_t *payload;
-        assert_true(fake_next(&w->fakes[i], &frame, &payload));
-        assert_int_equal(frame.kind, FRAME_HELLO); /* is not held back */
+        assert_int_equal(next_out(i, NULL).kind, FRAME_HELLO); /* is not held back */
         w->fakes[i].out.len = w->fakes[i].parsed = 0;
     }
-    upper_clear(&w->upper);
-    return w;
 }
 
-static void world_close(struct world *w)
+static int setup(void **state)
 {
-    upper_fini(&w->upper, w->fakes);
-    free(w);
+    (void)state;
+    open_throttled(1);
+    return 0;
 }
 
-static void pump_at(struct world *w, uint64_t now_ns)
+static int setup_two(void **state)
 {
-    throttle_tick(&w->throttle, now_ns);
-    throttle_ask_again(&w->throttle);
+    (void)state;
+    open_throttled(2);
+    return 0;
+}
+
+static void pump_at(uint64_t now_ns)
+{
+    throttle_tick(&throttle, now_ns);
+    throttle_ask_again(&throttle);
     link_pump(&w->link);
 }
 
-static void send_data(struct world *w, uint32_t len, const char *owner)
+static void send_data(uint32_t len, const char *owner)
 {
     struct frame frame = {.kind = FRAME_DATA, .length = len};
-    link_send_data(&w->link, &frame, w->bytes, (void *)(uintptr_t)owner, NULL);
+    link_send_data(&w->link, &frame, bytes, (void *)(uintptr_t)owner, NULL);
 }
 
-TEST(control_overtakes_frames_that_wait)
+TEST_WITH(control_overtakes_frames_that_wait, setup, world_close)
 {
-    struct world *w = world_open(1, 8 * MBIT);
     uint32_t len = 10000 - FRAME_HEADER_LEN;
-    send_data(w, len, "a");
-    send_data(w, len, "b");
-    pump_at(w, START);
+    send_data(len, "a");
+    send_data(len, "b");
+    pump_at(START);
     assert_int_equal(w->fakes[0].out.len, 0);
-    assert_true(w->throttle.due_ns == START + 10 * NS_PER_MS);
+    assert_true(throttle.due_ns == START + 10 * NS_PER_MS);
     assert_false(link_stuck(&w->link)); /* it is not the connection that it waits for */
-    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
-    pump_at(w, START);
+    send_control(FRAME_PING, 0, NULL);
+    pump_at(START);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN);
-    pump_at(w, START + 10 * NS_PER_MS);
+    pump_at(START + 10 * NS_PER_MS);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 10000);
-    pump_at(w, w->throttle.due_ns - 1);
+    pump_at(throttle.due_ns - 1);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 10000);
-    pump_at(w, w->throttle.due_ns);
+    pump_at(throttle.due_ns);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 20000);
-    assert_true(w->throttle.due_ns == NEVER_NS);
-    world_close(w);
+    assert_true(throttle.due_ns == NEVER_NS);
 }
 
-TEST(data_of_its_own_connection_leaves_in_pieces)
+TEST_WITH(data_of_its_own_connection_leaves_in_pieces, setup_two, world_close)
 {
-    struct world *w = world_open(2, 8 * MBIT);
-    size_t piece = throttle_piece(&w->throttle);
+    size_t piece = throttle_piece(&throttle);
     uint32_t len = 50000;
     uint64_t now = START;
-    send_data(w, len, "a");
+    send_data(len, "a");
     for (size_t out = 0; out < FRAME_HEADER_LEN + len;) {
-        pump_at(w, now);
+        pump_at(now);
         assert_int_equal(w->fakes[1].out.len, out);
         assert_false(link_stuck(&w->link));
         struct sock_wait waits[2];
         assert_int_equal(link_waits(&w->link, waits, 2), 2);
         assert_false(waits[1].want_send);
-        link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
-        pump_at(w, now); /* control goes at once, through the other */
+        send_control(FRAME_PING, 0, NULL);
+        pump_at(now); /* control goes at once, through the other */
         assert_int_equal(w->fakes[0].out.len % FRAME_HEADER_LEN, 0);
-        now = w->throttle.due_ns;
-        pump_at(w, now);
+        now = throttle.due_ns;
+        pump_at(now);
         size_t grown = w->fakes[1].out.len - out;
         assert_true(grown > 0 && grown <= piece);
         out = w->fakes[1].out.len;
     }
-    struct frame frame;
-    const uint8_t *payload;
-    assert_true(fake_next(&w->fakes[1], &frame, &payload));
-    assert_int_equal(frame.length, len);
+    assert_int_equal(next_out(1, NULL).length, len);
     assert_true(now - START >= len * NS_PER_US);
-    world_close(w);
 }
 
-TEST(a_reference_costs_what_it_stands_for)
+TEST_WITH(a_reference_costs_what_it_stands_for, setup, world_close)
 {
-    struct world *w = world_open(1, 8 * MBIT);
-    fake_share(&w->fakes[0], w->bytes, sizeof w->bytes);
-    send_data(w, 40000, "a");
-    send_data(w, 40000, "b");
-    pump_at(w, START);
-    pump_at(w, START + 39 * NS_PER_MS);
+    fake_share(&w->fakes[0], bytes, sizeof bytes);
+    send_data(40000, "a");
+    send_data(40000, "b");
+    pump_at(START);
+    pump_at(START + 39 * NS_PER_MS);
     assert_int_equal(w->fakes[0].out.len, 0);
-    pump_at(w, START + 41 * NS_PER_MS);
+    pump_at(START + 41 * NS_PER_MS);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + REFERENCE_LEN);
-    pump_at(w, START + 80 * NS_PER_MS);
+    pump_at(START + 80 * NS_PER_MS);
     assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + REFERENCE_LEN);
-    pump_at(w, START + 81 * NS_PER_MS);
+    pump_at(START + 81 * NS_PER_MS);
     assert_int_equal(w->fakes[0].out.len, 2 * (FRAME_HEADER_LEN + REFERENCE_LEN));
-    world_close(w);
 }
 
 /* A connection without room: what was let through waits for it, and is not counted twice. */
-TEST(a_full_connection_is_waited_for)
+TEST_WITH(a_full_connection_is_waited_for, setup_two, world_close)
 {
-    struct world *w = world_open(2, 8 * MBIT);
-    send_data(w, 20000, "a");
+    send_data(20000, "a");
     w->fakes[1].send_room = 100;
-    pump_at(w, START + 5 * NS_PER_MS);
+    pump_at(START + 5 * NS_PER_MS);
     assert_int_equal(w->fakes[1].out.len, 100);
     assert_true(link_stuck(&w->link));
     struct sock_wait waits[2];
     assert_int_equal(link_waits(&w->link, waits, 2), 2);
     assert_true(waits[1].want_send);
-    assert_true(w->throttle.due_ns == NEVER_NS);
+    assert_true(throttle.due_ns == NEVER_NS);
     w->fakes[1].send_room = SIZE_MAX;
-    pump_at(w, START + 5 * NS_PER_MS);
-    assert_int_equal(w->fakes[1].out.len, throttle_piece(&w->throttle));
-    assert_true(w->throttle.due_ns != NEVER_NS);
-    world_close(w);
+    pump_at(START + 5 * NS_PER_MS);
+    assert_int_equal(w->fakes[1].out.len, throttle_piece(&throttle));
+    assert_true(throttle.due_ns != NEVER_NS);
 }
 
 /* A frame half sent is finished at the goodbye, not given up. */
-TEST(a_goodbye_does_not_wait)
+TEST_WITH(a_goodbye_does_not_wait, setup_two, world_close)
 {
-    struct world *w = world_open(2, 8 * MBIT);
     struct error bye;
     struct frame frame;
     const uint8_t *payload;
-    send_data(w, 30000, "a");
-    pump_at(w, START + 5 * NS_PER_MS);
+    send_data(30000, "a");
+    pump_at(START + 5 * NS_PER_MS);
     error_set(&bye, HEARTH_CLOSED, 0, "it was closed");
     link_part(&w->link, &bye);
     link_pump(&w->link);
@@ -286,5 +267,4 @@ TEST(a_goodbye_does_not_wait)
             continue;
         assert_int_equal(frame.kind, FRAME_BYE);
     }
-    world_close(w);
 }

@@ -2,25 +2,15 @@
 /* Bytes over sockets in records: whole, in order, never in clear; how many records and reads they take; what
  * is held; forged and cut streams. */
 #include <fcntl.h>
-#include <unistd.h>
 
-#include "os/clock.h"
-#include "os/sock.h"
+#include "sock_ends.h"
 #include "support/sealed.h"
 #include "support/suite.h"
 #include "transport/tls.h"
 
-#define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
-#define BIG         (3u << 20)
-#define HEADER      96u
+#define HEADER 96u
 
-/* End a is a connection; end b too, or a bare socket with its records. */
-struct ends {
-    struct heap heap;
-    struct conn *a, *b;
-    int fd_a, fd_b;
-    struct records *records; /* of the bare end */
-};
+static struct records *bare_records; /* of an end that is a bare socket */
 
 /* With buffers that it alone uses. */
 static struct conn *conn_over(struct heap *heap, int fd, struct records *records)
@@ -32,31 +22,10 @@ static struct conn *conn_over(struct heap *heap, int fd, struct records *records
     return conn;
 }
 
-static void open_sockets(struct ends *e, bool loopback)
-{
-    struct sock_wait item = {.want_recv = true};
-    struct sock_addr addr, bound;
-    int fds[2];
-    heap_init(&e->heap, 0);
-    if (!loopback) {
-        assert_int_equal(sock_pair(fds), HEARTH_OK);
-        e->fd_a = fds[0];
-        e->fd_b = fds[1];
-        return;
-    }
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
-    assert_int_equal(sock_listen(&addr, 1, &item.fd, &bound, NULL), HEARTH_OK);
-    assert_int_equal(sock_dial(&bound, NULL, &e->fd_a, NULL), HEARTH_OK);
-    assert_int_equal(sock_wait(&item, 1, clock_real() + PATIENCE_NS), 1);
-    assert_int_equal(sock_accept(item.fd, &e->fd_b, NULL), HEARTH_OK);
-    sock_unlisten(item.fd);
-}
-
 static void open_ends(struct ends *e, bool loopback)
 {
     struct records *records[2];
-    *e = (struct ends){0};
-    open_sockets(e, loopback);
+    sockets_open(e, loopback);
     sealed_pair(&e->heap, false, records);
     e->a = conn_over(&e->heap, e->fd_a, records[0]);
     e->b = conn_over(&e->heap, e->fd_b, records[1]);
@@ -69,86 +38,18 @@ static void open_ends(struct ends *e, bool loopback)
 static void open_bare(struct ends *e)
 {
     struct records *records[2];
-    *e = (struct ends){0};
-    open_sockets(e, false);
+    sockets_open(e, false);
     sealed_pair(&e->heap, false, records);
     e->a = conn_over(&e->heap, e->fd_a, records[0]);
     assert_non_null(e->a);
-    e->records = records[1];
+    bare_records = records[1];
 }
 
-static void close_conn(struct conn **conn)
+static void close_bare(struct ends *e)
 {
-    if (*conn)
-        (*conn)->transport->close(*conn);
-    *conn = NULL;
-}
-
-static void close_ends(struct ends *e)
-{
-    close_conn(&e->a);
-    if (e->records)
-        sock_close(e->fd_b);
-    records_close(e->records);
-    close_conn(&e->b);
-    assert_int_equal(atomic_load(&e->heap.blocks), 0);
-    assert_int_equal(fcntl(e->fd_a, F_GETFD), -1);
-    assert_int_equal(fcntl(e->fd_b, F_GETFD), -1);
-}
-
-/* ---- moving ---- */
-
-static void wait_for(const struct conn *conn, bool to_send)
-{
-    struct sock_wait item = {.want_recv = !to_send, .want_send = to_send};
-    item.fd = conn->transport->descriptor(conn);
-    assert_int_equal(sock_wait(&item, 1, clock_real() + PATIENCE_NS), 1);
-}
-
-static ssize_t send_one(struct conn *conn, const void *bytes, size_t len)
-{
-    struct iovec piece = {(void *)(uintptr_t)bytes, len};
-    return conn->transport->send(conn, &piece, 1);
-}
-
-static void send_all(struct conn *conn, const uint8_t *bytes, size_t len)
-{
-    for (size_t done = 0; done < len;) {
-        ssize_t took = send_one(conn, bytes + done, len - done);
-        assert_true(took >= 0);
-        if (took == 0)
-            wait_for(conn, true);
-        done += (size_t)took;
-    }
-}
-
-/* Exactly len bytes, however often one must ask. */
-static void recv_all(struct conn *conn, uint8_t *bytes, size_t len)
-{
-    int idle = 0;
-    for (size_t done = 0; done < len;) {
-        ssize_t got = conn->transport->recv(conn, bytes + done, len - done);
-        assert_true(got >= 0 && (size_t)got <= len - done);
-        done += (size_t)got;
-        idle = got == 0 ? idle + 1 : 0;
-        if (idle > 1)
-            wait_for(conn, false);
-    }
-}
-
-static ssize_t recv_end(struct conn *conn)
-{
-    uint8_t byte;
-    ssize_t end;
-    while ((end = conn->transport->recv(conn, &byte, 1)) == 0)
-        wait_for(conn, false);
-    return end;
-}
-
-static void fill(uint8_t *bytes, size_t len, unsigned seed)
-{
-    for (size_t i = 0; i < len; i++)
-        bytes[i] = (uint8_t)((i * 2654435761u + seed) >> 7);
+    sock_close(e->fd_b);
+    records_close(bare_records);
+    ends_close(e);
 }
 
 /* What has come to the bare end, as it is on the wire. */
@@ -166,10 +67,10 @@ static void bare_write(const struct ends *e, const uint8_t *bytes, size_t len)
     assert_int_equal(sock_send(e->fd_b, &piece, 1), len);
 }
 
-static size_t bare_seal(const struct ends *e, const void *bytes, size_t len, uint8_t *record)
+static size_t bare_seal(const void *bytes, size_t len, uint8_t *record)
 {
     struct iovec piece = {(void *)(uintptr_t)bytes, len};
-    return records_seal(e->records, &piece, 1, len, record);
+    return records_seal(bare_records, &piece, 1, len, record);
 }
 
 /* ---- what goes over the wire ---- */
@@ -184,9 +85,9 @@ TEST(a_short_frame_is_one_record)
     assert_int_equal(e.a->transport->send(e.a, pieces, 3), HEADER + 7);
     assert_false(e.a->transport->holding->holds(e.a));
     assert_int_equal(bare_read(&e, wire, sizeof wire), HEADER + 7 + RECORD_EXTRA);
-    assert_int_equal(records_open_one(e.records, wire, HEADER + 7 + RECORD_EXTRA, plain), HEADER + 7);
+    assert_int_equal(records_open_one(bare_records, wire, HEADER + 7 + RECORD_EXTRA, plain), HEADER + 7);
     assert_memory_equal(plain + HEADER, "payload", 7);
-    close_ends(&e);
+    close_bare(&e);
 }
 
 /* The header alone, then the payload in records as long as they may be: each can go straight to its place. */
@@ -206,13 +107,13 @@ TEST(a_long_frame_is_cut_at_its_payload)
     for (size_t i = 0; i < 4; i++) {
         size_t len = records_length(wire + at);
         assert_int_equal(len, lens[i] + RECORD_EXTRA);
-        assert_int_equal(records_open_one(e.records, wire + at, len, plain), lens[i]);
+        assert_int_equal(records_open_one(bare_records, wire + at, len, plain), lens[i]);
         if (i > 0)
             assert_memory_equal(plain, payload + done - HEADER, lens[i]);
         at += len;
         done += lens[i];
     }
-    close_ends(&e);
+    close_bare(&e);
 }
 
 TEST(nothing_is_in_clear)
@@ -227,39 +128,12 @@ TEST(nothing_is_in_clear)
     assert_true(got > sizeof plain);
     for (size_t i = 0; i + 8 <= got; i++)
         assert_memory_not_equal(wire + i, "SSSSSSSS", 8);
-    close_ends(&e);
+    close_bare(&e);
 }
 
 TEST(any_lengths_give_the_same_stream)
 {
-    static const size_t lens[] = {1, 7, 96, 4095, 4096, 4097, 12288, 16384, 20000, 65536, 262144};
-    uint8_t *sent = malloc(BIG), *got = malloc(BIG);
-    struct ends e;
-
-    fill(sent, BIG, 2);
-    for (int loopback = 0; loopback < 2; loopback++) {
-        open_ends(&e, loopback);
-        size_t in = 0, out = 0, turn = 0;
-        memset(got, 0, BIG);
-        while (in < BIG) {
-            assert_int_not_equal(e.a->transport->holding->flush(e.a), HEARTH_PEER_LOST);
-            if (out < BIG) {
-                size_t len = lens[(turn * 5 + 3) % 11];
-                ssize_t took = send_one(e.a, sent + out, len < BIG - out ? len : BIG - out);
-                assert_true(took >= 0);
-                out += (size_t)took;
-            }
-            size_t len = lens[turn++ % 11];
-            ssize_t more = e.b->transport->recv(e.b, got + in, len < BIG - in ? len : BIG - in);
-            assert_true(more >= 0);
-            in += (size_t)more;
-        }
-        assert_memory_equal(got, sent, BIG);
-        assert_int_equal(e.b->transport->recv(e.b, got, 1), 0);
-        close_ends(&e);
-    }
-    free(sent);
-    free(got);
+    check_any_lengths(open_ends);
 }
 
 /* Records that come in pieces, cut at every place. */
@@ -272,8 +146,8 @@ TEST(cut_at_every_byte)
     for (size_t cut = 0; cut <= 2 * (HEADER + RECORD_EXTRA); cut++) {
         uint8_t sent[2 * HEADER];
         fill(sent, sizeof sent, (unsigned)cut);
-        size_t len = bare_seal(&e, sent, HEADER, wire);
-        len += bare_seal(&e, sent + HEADER, HEADER, wire + len);
+        size_t len = bare_seal(sent, HEADER, wire);
+        len += bare_seal(sent + HEADER, HEADER, wire + len);
         if (cut > 0)
             bare_write(&e, wire, cut);
         size_t whole = cut / (HEADER + RECORD_EXTRA) * HEADER;
@@ -284,37 +158,12 @@ TEST(cut_at_every_byte)
         recv_all(e.a, got + whole, sizeof sent - whole);
         assert_memory_equal(got, sent, sizeof sent);
     }
-    close_ends(&e);
+    close_bare(&e);
 }
 
-/* One read brings three frames; the first "nothing" after it costs no look at the socket. */
 TEST(small_frames_come_in_one_read)
 {
-    uint8_t sent[132], got[132];
-    struct ends e;
-
-    fill(sent, sizeof sent, 3);
-    open_ends(&e, false);
-    for (size_t at = 0; at < sizeof sent; at += 44)
-        assert_int_equal(send_one(e.a, sent + at, 44), 44);
-    assert_int_equal(e.b->transport->recv(e.b, got, 40), 40);
-    struct sock_wait item = {.fd = e.fd_b, .want_recv = true};
-    assert_int_equal(sock_wait(&item, 1, 0), 0); /* all of it has left the socket */
-    for (size_t at = 40; at < sizeof got; at += 4)
-        assert_int_equal(e.b->transport->recv(e.b, got + at, 4), 4);
-    assert_memory_equal(got, sent, sizeof sent);
-    assert_int_equal(send_one(e.a, sent, 1), 1);
-    assert_int_equal(e.b->transport->recv(e.b, got, 4), 0);
-    assert_int_equal(e.b->transport->recv(e.b, got, 4), 1);
-    /* After a look by others, asking is worth while at once. */
-    assert_int_equal(send_one(e.a, sent, 1), 1);
-    e.b->transport->attend(e.b);
-    assert_int_equal(e.b->transport->recv(e.b, got, 4), 1);
-    e.b->transport->doze(e.b, true, true);
-    e.b->transport->doze(e.b, false, false);
-    assert_int_equal(e.b->transport->recv(e.b, got, 0), 0);
-    assert_int_equal(send_one(e.a, sent, 0), 0);
-    close_ends(&e);
+    check_small_frames(open_ends);
 }
 
 /* ---- held ---- */
@@ -345,7 +194,7 @@ TEST(what_does_not_fit_is_held_and_leaves_later)
         assert_false(holding->holds(e.a));
         assert_int_equal(holding->flush(e.a), HEARTH_OK);
         assert_int_equal(in, out);
-        close_ends(&e);
+        ends_close(&e);
     }
     free(sent);
     free(got);
@@ -355,26 +204,7 @@ TEST(what_does_not_fit_is_held_and_leaves_later)
 
 TEST(what_was_sent_is_heard_after_close)
 {
-    uint8_t *sent = malloc(BIG), *got = malloc(BIG);
-    struct ends e;
-
-    fill(sent, BIG, 4);
-    for (int loopback = 0; loopback < 2; loopback++) {
-        open_ends(&e, loopback);
-        /* The one that closes has not read what the other sent: that must not take its own words back. */
-        send_all(e.b, sent, 50000);
-        uint8_t one;
-        recv_all(e.a, &one, 1);
-        assert_int_equal(send_one(e.a, sent, 60000), 60000);
-        close_conn(&e.a);
-        recv_all(e.b, got, 60000);
-        assert_memory_equal(got, sent, 60000);
-        assert_int_equal(recv_end(e.b), HEARTH_PEER_LOST);
-        assert_int_equal(e.b->transport->recv(e.b, got, 1), HEARTH_PEER_LOST);
-        close_ends(&e);
-    }
-    free(sent);
-    free(got);
+    check_heard_after_close(open_ends);
 }
 
 TEST(the_last_record_is_a_goodbye)
@@ -386,10 +216,10 @@ TEST(the_last_record_is_a_goodbye)
     assert_int_equal(send_one(e.a, "words", 5), 5);
     close_conn(&e.a);
     assert_int_equal(bare_read(&e, wire, sizeof wire), 5 + RECORD_EXTRA + 2 + RECORD_EXTRA);
-    assert_int_equal(records_open_one(e.records, wire, 5 + RECORD_EXTRA, plain), 5);
-    assert_int_equal(records_open_one(e.records, wire + 5 + RECORD_EXTRA, 2 + RECORD_EXTRA, plain),
+    assert_int_equal(records_open_one(bare_records, wire, 5 + RECORD_EXTRA, plain), 5);
+    assert_int_equal(records_open_one(bare_records, wire + 5 + RECORD_EXTRA, 2 + RECORD_EXTRA, plain),
                      HEARTH_PEER_LOST);
-    close_ends(&e);
+    close_bare(&e);
 }
 
 /* After a goodbye nothing counts, and it need not close the socket. */
@@ -399,15 +229,15 @@ TEST(a_goodbye_ends_it)
     struct ends e;
 
     open_bare(&e);
-    size_t len = bare_seal(&e, "last", 4, wire);
-    len += records_bye(e.records, wire + len);
-    len += bare_seal(&e, "more", 4, wire + len);
+    size_t len = bare_seal("last", 4, wire);
+    len += records_bye(bare_records, wire + len);
+    len += bare_seal("more", 4, wire + len);
     bare_write(&e, wire, len);
     recv_all(e.a, got, 4);
     assert_memory_equal(got, "last", 4);
     assert_int_equal(recv_end(e.a), HEARTH_PEER_LOST);
     assert_int_equal(recv_end(e.a), HEARTH_PEER_LOST);
-    close_ends(&e);
+    close_bare(&e);
 }
 
 /* Whole records count, the rest does not. */
@@ -418,13 +248,13 @@ TEST(a_cut_stream_is_the_end)
     for (size_t cut = 1; cut < 6 + RECORD_EXTRA; cut++) {
         struct ends e;
         open_bare(&e);
-        size_t len = bare_seal(&e, "whole", 5, wire);
-        bare_seal(&e, "cutoff", 6, wire + len);
+        size_t len = bare_seal("whole", 5, wire);
+        bare_seal("cutoff", 6, wire + len);
         bare_write(&e, wire, len + cut);
         sock_finish(e.fd_b);
         recv_all(e.a, got, 5);
         assert_int_equal(recv_end(e.a), HEARTH_PEER_LOST);
-        close_ends(&e);
+        close_bare(&e);
     }
 }
 
@@ -435,11 +265,11 @@ TEST(a_forged_record_gives_nothing)
     for (size_t at = 0; at < 100 + RECORD_EXTRA; at++) {
         struct ends e;
         open_bare(&e);
-        size_t len = bare_seal(&e, "good", 4, wire);
+        size_t len = bare_seal("good", 4, wire);
         fill(got, 100, 1);
         size_t bad = len;
-        len += bare_seal(&e, got, 100, wire + len);
-        len += bare_seal(&e, "late", 4, wire + len);
+        len += bare_seal(got, 100, wire + len);
+        len += bare_seal("late", 4, wire + len);
         wire[bad + at] ^= 0x10;
         bare_write(&e, wire, len);
         sock_finish(e.fd_b); /* where it says that it is longer than it is, nothing more will come */
@@ -448,31 +278,13 @@ TEST(a_forged_record_gives_nothing)
         ssize_t end = recv_end(e.a);
         assert_true(end == HEARTH_PROTOCOL || (end == HEARTH_PEER_LOST && (at == 3 || at == 4)));
         assert_int_equal(recv_end(e.a), end);
-        close_ends(&e);
+        close_bare(&e);
     }
 }
 
 TEST(sending_to_nobody_fails)
 {
-    uint8_t got[5];
-    struct ends e;
-
-    for (int loopback = 0; loopback < 2; loopback++) {
-        open_ends(&e, loopback);
-        send_all(e.a, (const uint8_t *)"final", 5);
-        close_conn(&e.a);
-        wait_for(e.b, false);
-        uint64_t deadline_ns = clock_real() + PATIENCE_NS;
-        ssize_t took;
-        while ((took = send_one(e.b, "x", 1)) >= 0)
-            assert_true(clock_real() < deadline_ns);
-        assert_int_equal(took, HEARTH_PEER_LOST);
-        assert_int_equal(e.b->transport->holding->flush(e.b), HEARTH_PEER_LOST);
-        assert_false(e.b->transport->holding->holds(e.b));
-        recv_all(e.b, got, 5);
-        assert_memory_equal(got, "final", 5);
-        close_ends(&e);
-    }
+    check_sending_to_nobody(open_ends);
 }
 
 TEST(no_memory_closes_everything)

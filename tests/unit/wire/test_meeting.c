@@ -124,55 +124,39 @@ TEST(golden_messages_decode_and_encode_for_ever)
     }
 }
 
-static void assert_members_equal(const struct peer_info *a, const struct peer_info *b)
-{
-    assert_true(identity_equal(&a->id, &b->id) && a->host_id == b->host_id);
-    assert_int_equal(a->process, b->process);
-    assert_int_equal(a->features, b->features);
-    assert_string_equal(a->name, b->name);
-    assert_int_equal(a->addr_count, b->addr_count);
-    assert_memory_equal(a->addrs, b->addrs, sizeof a->addrs);
-}
-
+/* What was decoded is encoded again: that these bytes hold every field, the golden ones show. */
 TEST(fields_come_back)
 {
-    uint8_t bytes[WHOLE_MAX];
-    struct meeting_register in = register_full(), r;
+    uint8_t bytes[WHOLE_MAX], again[WHOLE_MAX];
+    const uint8_t *payload = bytes + MESSAGE_HEADER_LEN;
+    struct meeting_register r;
     struct meeting_place place;
     struct peer_info members[2];
 
     size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
-    assert_int_equal(meeting_register_decode(&r, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
-    assert_int_equal(r.version_min, 1);
-    assert_int_equal(r.version_max, 1);
-    assert_int_equal(r.rank, 3);
-    assert_int_equal(r.size, 8);
-    assert_int_equal(r.patience_ms, 54000);
-    assert_true(r.settings == in.settings);
-    assert_memory_equal(r.space, in.space, sizeof r.space);
-    assert_string_equal(r.job, in.job);
-    assert_string_equal(r.settings_text, in.settings_text);
-    assert_members_equal(&r.member, &in.member);
+    assert_int_equal(meeting_register_decode(&r, payload, len), HEARTH_OK);
+    assert_int_equal(meeting_register_encode(&r, again, sizeof again), len);
+    assert_memory_equal(again, payload, len);
 
     struct meeting_welcome w = {0};
     len = message("welcome_secret", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
     assert_int_equal(len, MEETING_WELCOME_MAX);
-    assert_int_equal(meeting_welcome_decode(&w, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
+    assert_int_equal(meeting_welcome_decode(&w, payload, len), HEARTH_OK);
     assert_true(w.has_secret);
     assert_memory_equal(w.secret, member_full.id.node.bytes, sizeof w.secret);
     len = message("welcome", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
-    assert_int_equal(meeting_welcome_decode(&w, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
+    assert_int_equal(meeting_welcome_decode(&w, payload, len), HEARTH_OK);
     assert_false(w.has_secret);
 
     len = message("roster", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
-    assert_int_equal(meeting_roster_decode(&place, members, 2, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
-    assert_true(place.cluster == 0xc1);
-    assert_int_equal(place.rank, 1);
-    assert_int_equal(place.size, 2);
-    assert_members_equal(&members[0], &member_bare);
-    assert_members_equal(&members[1], &member_full);
-    assert_int_equal(meeting_roster_decode(&place, members, 1, bytes + MESSAGE_HEADER_LEN, len),
-                     HEARTH_PROTOCOL);
+    assert_int_equal(meeting_roster_decode(&place, members, 2, payload, len), HEARTH_OK);
+    struct writer w_again = writer_of(again, sizeof again);
+    w_again.at += meeting_place_encode(&place, again, sizeof again);
+    peer_put(&w_again, &members[0]);
+    peer_put(&w_again, &members[1]);
+    assert_int_equal(writer_len(&w_again), len);
+    assert_memory_equal(again, payload, len);
+    assert_int_equal(meeting_roster_decode(&place, members, 1, payload, len), HEARTH_PROTOCOL);
 }
 
 /* No payload is accepted with its end missing; only a registration may be longer than this version knows. A

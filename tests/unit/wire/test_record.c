@@ -29,30 +29,6 @@ static const struct error errors[] = {
     {HEARTH_CLOSED, HEARTH_REASON_NONE, RANK_NONE, RANK_NONE, ""},
 };
 
-static void assert_hellos_equal(const struct hello_record *a, const struct hello_record *b)
-{
-    assert_int_equal(a->version_min, b->version_min);
-    assert_int_equal(a->version_max, b->version_max);
-    assert_int_equal(a->features, b->features);
-    assert_int_equal(a->rank, b->rank);
-    assert_int_equal(a->size, b->size);
-    assert_true(a->instance == b->instance);
-}
-
-static void assert_calls_equal(const struct call_record *a, const struct call_record *b)
-{
-    assert_int_equal(a->state, b->state);
-    assert_int_equal(a->kind, b->kind);
-    assert_int_equal(a->dtype, b->dtype);
-    assert_int_equal(a->op, b->op);
-    assert_int_equal(a->algo, b->algo);
-    assert_int_equal(a->flags, b->flags);
-    assert_int_equal(a->root, b->root);
-    assert_true(a->count == b->count);
-    assert_true(a->plan == b->plan);
-    assert_true(a->fingerprint == b->fingerprint);
-}
-
 static void assert_errors_equal(const struct error *a, const struct error *b)
 {
     assert_int_equal(a->status, b->status);
@@ -62,31 +38,34 @@ static void assert_errors_equal(const struct error *a, const struct error *b)
     assert_string_equal(a->text, b->text);
 }
 
-/* Decodes and encodes one golden item, the `index`-th of its name. */
+/* Decodes one golden item, the `index`-th of its name, and encodes what came out and what should have. */
 static void check_golden(const struct golden *item, size_t index)
 {
-    uint8_t bytes[FRAME_CONTROL_MAX];
-    size_t len = 0;
+    uint8_t got[FRAME_CONTROL_MAX], expected[FRAME_CONTROL_MAX];
+    size_t got_len = 0, len = 0;
 
     if (strcmp(item->name, "hello") == 0) {
         struct hello_record r;
         assert_int_equal(hello_decode(&r, item->bytes, item->len), HEARTH_OK);
-        assert_hellos_equal(&r, &hellos[index]);
-        len = hello_encode(&r, bytes, sizeof bytes);
+        got_len = hello_encode(&r, got, sizeof got);
+        len = hello_encode(&hellos[index], expected, sizeof expected);
     } else if (strcmp(item->name, "call") == 0) {
         struct call_record r;
         assert_int_equal(call_decode(&r, item->bytes, item->len), HEARTH_OK);
-        assert_calls_equal(&r, &calls[index]);
-        len = call_encode(&r, bytes, sizeof bytes);
+        assert_int_equal(r.root, calls[index].root);
+        got_len = call_encode(&r, got, sizeof got);
+        len = call_encode(&calls[index], expected, sizeof expected);
     } else {
         struct error e;
         assert_string_equal(item->name, "error");
         assert_int_equal(error_decode(&e, item->bytes, item->len), HEARTH_OK);
-        assert_errors_equal(&e, &errors[index]);
-        len = error_encode(&e, bytes, sizeof bytes);
+        got_len = error_encode(&e, got, sizeof got);
+        len = error_encode(&errors[index], expected, sizeof expected);
     }
     assert_int_equal(len, item->len);
-    assert_memory_equal(bytes, item->bytes, len);
+    assert_int_equal(got_len, item->len);
+    assert_memory_equal(got, item->bytes, len);
+    assert_memory_equal(expected, item->bytes, len);
 }
 
 TEST(golden_records_decode_and_encode_for_ever)
@@ -153,12 +132,13 @@ TEST(wrong_hellos_are_refused)
         {1, 1, 0, 0, UINT32_MAX, 0},
     };
     uint8_t bytes[HELLO_LEN];
-    struct hello_record r = hellos[0];
+    struct hello_record r;
 
+    memcpy(&r, &hellos[0], sizeof r);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(hello_encode(&bad[i], bytes, sizeof bytes), HELLO_LEN);
         assert_int_equal(hello_decode(&r, bytes, sizeof bytes), HEARTH_PROTOCOL);
-        assert_hellos_equal(&r, &hellos[0]);
+        assert_memory_equal(&r, &hellos[0], sizeof r);
     }
 }
 
