@@ -35,7 +35,7 @@ bool home_folder(char path[static HOME_PATH_MAX])
     return home && home[0] == '/' && fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth", home));
 }
 
-/* As given, but absolute: a relative path would mean another file in each directory. Else the standard one. */
+/* As given, but absolute: a relative path would mean another file in each directory; else the standard. */
 static int settle(const struct usage *usage, const char *given, const char *leaf, const char *flag,
                   char *path)
 {
