@@ -46,6 +46,7 @@ CASES = (
     ("src/core/a.c", HEAD + "int x; \n", "space"),
     ("src/core/a.c", HEAD + "/* TO" "DO: later */\n", "loose end"),
     ("src/core/a.h", HEAD + "size_t x;\n", "header alone"),
+    ("src/core/a.h", HEAD + "extern int x;\n", "include guard"),
     ("src/wire/clock.h", HEAD, "file name"),
     ("src/core/a.c", HEAD + "struct a { int x; };\nvoid f(void) { struct a { int y; } z; }\n", "struct tag"),
     ("src/core/a.c", HEAD + "int home_desk;\n", "retired word"),
@@ -69,7 +70,7 @@ CASES = (
 )
 
 CLEAN = (
-    ("src/os/clock.h", HEAD + "#ifndef OS_CLOCK_H\n#define OS_CLOCK_H\n\n#include <time.h>\n\n#endif\n"),
+    ("src/os/clock.h", HEAD + "#pragma once\n\n#include <time.h>\n"),
     ("src/os/clock.c", HEAD + '#include "os/clock.h"\n#ifdef __linux__\n#endif\n'),
     ("src/core/heap.c", HEAD + "#include <stdlib.h>\nvoid f(void *p) { free(p); } /* not strcpy(a, b) */\n"),
     ("src/core/names.c", HEAD + "int f(struct error *e, char *s) { g(strcmp(s, 0), error->text); }\n"),
