@@ -2,9 +2,7 @@
 /* Bytes per second between two processes on this machine, both ways at once: tcp, and quic with datagrams as
  * large as the interface takes and of 1452 bytes, in turn, several times.
  *
- *   bench_quic [MiB of each way and round] [rounds] [data streams] [datagram size ...]
- *
- * CUBIC in the environment: with that congestion control. */
+ *   bench_quic [MiB of each way and round] [rounds] [data streams] [datagram size ...] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,10 +180,7 @@ struct ids {
 static void meet(struct end *e, int member, struct ids *ids, int way)
 {
     struct error error;
-    struct quic_setup setup = {.heap = &e->heap,
-                               .credentials = e->credentials,
-                               .datagram_size = sizes[way],
-                               .congestion = getenv("CUBIC") ? QUIC_CUBIC : QUIC_AUTO};
+    struct quic_setup setup = {.heap = &e->heap, .credentials = e->credentials, .datagram_size = sizes[way]};
     must(sock_addr_parse("127.0.0.1", 0, &setup.local) == HEARTH_OK, "no address");
     must(quic_open(&setup, &e->quic[way], &error) == HEARTH_OK, "no endpoint");
     shared->addrs[member] = quic_addr(e->quic[way]);

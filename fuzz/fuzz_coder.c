@@ -51,7 +51,8 @@ static void take(const struct codec *codec, const uint8_t *payload, size_t count
     int status = decode(codec, payload, NULL, count, results[0]);
     if (status != decode(codec, payload, "scalar", count, results[1]))
         abort();
-    int merged = coder_merge(codec, kernels_best(), &payloads, &owner, count, target, &error);
+    int merged =
+        coder_merge(codec, kernels_best(), &payloads, &(struct coder_owner){&owner, count, target}, &error);
     if (merged != (status == HEARTH_POISONED ? HEARTH_OK : status))
         abort();
     if (status != HEARTH_OK)

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static uint32_t index[KEEP_MAX];
     static float value[KEEP_MAX];
-    struct sparse list = {0, index, value};
+    struct sparse list = {.index = index, .value = value};
     struct error error;
 
     if (len < HEAD_LEN || bytes[0] >= CODEC_VALUES_COUNT)
@@ -63,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     bytes += HEAD_LEN;
     if (keep > KEEP_MAX || keep > count || sparse_len(&codec, keep, count) != len - HEAD_LEN)
         return 0;
-    if (sparse_decode(&codec, kernels_best(), bytes, keep, count, &list, &error) == 0)
+    list.count = keep;
+    if (sparse_decode(&codec, kernels_best(), bytes, count, &list, &error) == 0)
         check(&codec, &list, count, bytes);
     if (keep > 0 && count <= CODER_BLOCK)
         decode_chunk(&codec, keep, count, bytes);

@@ -414,7 +414,7 @@ HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int6
  * paths between the machines. A job name has 1 to 63 printable characters; a node can be in a job once.
  *
  * hearth_group_close ends the group for all others: operations that they can finish without this member,
- * because it has done its part, go on and may still begin. */
+ * because it has done its part, go on and may still begin. No `_nb` form, as hearth_group_split. */
 HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_members,
                                  const struct hearth_opts *opts, hearth_group **group);
 
@@ -431,7 +431,7 @@ HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_mem
  * is ready; before the next step it takes the model from a member that has those steps (compare
  * hearth_sync_steps). The others are not told and only take part in that transfer. A member that joins by
  * hearth_group_form lacks the steps too, and knows it. Failure: *group is unchanged, and the call may be
- * repeated. */
+ * repeated. No `_nb` form, as hearth_group_split. */
 HEARTH_API int hearth_group_reform(hearth_group **group, const struct hearth_opts *opts);
 
 /* Applies new measurements to a formed group: another ring order, sites and path speeds, and so perhaps
@@ -443,7 +443,7 @@ HEARTH_API int hearth_group_reform(hearth_group **group, const struct hearth_opt
  * HEARTH_INVALID: operations of the group are in flight here. HEARTH_ABORTED: they are in flight on another
  * member, or the call failed there; nothing has changed on any member. HEARTH_VIEW_CHANGED: also when a
  * member cannot know whether the others adopted it; call hearth_group_reform. No other thread may use the
- * group during the call. */
+ * group during the call. No `_nb` form, as hearth_group_split. */
 HEARTH_API int hearth_group_adapt(hearth_group *group, const struct hearth_opts *opts);
 
 /* Ends every call of hearth_node_wait_for_peers, hearth_group_form, hearth_group_reform and
@@ -895,7 +895,9 @@ HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
  *    present contents of the buffers. `ready` may be repeated, for tensors that were computed again.
  *  - If `ready` is repeated although the step was committed (compare hearth_sync_steps), the result is given
  *    up: the next step begins if a member of the group has taken the result, else the same step begins again.
- *    All members do the same; else HEARTH_MISMATCH names one that did not. */
+ *    All members do the same; else HEARTH_MISMATCH names one that did not.
+ *
+ * No `_nb` form: hearth_sync_ready starts the work and does not block. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
 /* Gives up the step that has begun or failed: operations in flight are cancelled for all members, and the
  * next hearth_sync_ready begins a new step. The gradients of this step are undefined; in a group of

@@ -2,27 +2,31 @@
 /* The public collectives: the user's arguments become a call; node/call.c checks and runs it. */
 #include "node/call.h"
 
-/* Counts that only some members give: NULL must not be taken for the form without counts. */
-static int no_counts(const char *name)
+static struct call moving(enum plan_kind kind, const void *source, void *target, size_t count,
+                          enum hearth_dtype dtype, int root)
 {
-    return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: counts is NULL", name);
+    return (struct call){
+        .kind = kind, .source = source, .target = target, .count = count, .dtype = dtype, .root = root};
 }
 
-static struct call all_reduce_call(const void *source, void *target, size_t count, enum hearth_dtype dtype,
-                                   enum hearth_op op)
+static struct call reducing(enum plan_kind kind, const void *source, void *target, size_t count,
+                            enum hearth_dtype dtype, enum hearth_op op)
 {
-    return (struct call){.kind = PLAN_ALL_REDUCE,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .op = op};
+    return (struct call){
+        .kind = kind, .source = source, .target = target, .count = count, .dtype = dtype, .op = op};
+}
+
+/* Counts that all members know: NULL must not be taken for the form without counts. */
+static int counts_check(const size_t *counts, const char *name)
+{
+    return counts ? HEARTH_OK
+                  : error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: counts is NULL", name);
 }
 
 int hearth_all_reduce(hearth_group *group, const void *source, void *target, size_t count,
                       enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts)
 {
-    struct call call = all_reduce_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_ALL_REDUCE, source, target, count, dtype, op);
     return call_run(group, &call, opts);
 }
 
@@ -30,25 +34,14 @@ int hearth_all_reduce_nb(hearth_group *group, const void *source, void *target, 
                          enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                          hearth_request **request)
 {
-    struct call call = all_reduce_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_ALL_REDUCE, source, target, count, dtype, op);
     return call_start(group, &call, opts, request);
-}
-
-static struct call reduce_scatter_call(const void *source, void *target, size_t count,
-                                       enum hearth_dtype dtype, enum hearth_op op)
-{
-    return (struct call){.kind = PLAN_REDUCE_SCATTER,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .op = op};
 }
 
 int hearth_reduce_scatter(hearth_group *group, const void *source, void *target, size_t count,
                           enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts)
 {
-    struct call call = reduce_scatter_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_REDUCE_SCATTER, source, target, count, dtype, op);
     return call_run(group, &call, opts);
 }
 
@@ -56,119 +49,93 @@ int hearth_reduce_scatter_nb(hearth_group *group, const void *source, void *targ
                              enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                              hearth_request **request)
 {
-    struct call call = reduce_scatter_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_REDUCE_SCATTER, source, target, count, dtype, op);
     return call_start(group, &call, opts, request);
 }
 
 static struct call reduce_scatterv_call(const void *source, void *target, const size_t *counts,
                                         enum hearth_dtype dtype, enum hearth_op op)
 {
-    return (struct call){.kind = PLAN_REDUCE_SCATTER,
-                         .source = source,
-                         .target = target,
-                         .in_counts = counts,
-                         .dtype = dtype,
-                         .op = op};
+    struct call call = reducing(PLAN_REDUCE_SCATTER, source, target, 0, dtype, op);
+    call.in_counts = counts;
+    return call;
 }
 
 int hearth_reduce_scatterv(hearth_group *group, const void *source, void *target, const size_t *counts,
                            enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts)
 {
-    if (!counts)
-        return no_counts("reduce_scatterv");
     struct call call = reduce_scatterv_call(source, target, counts, dtype, op);
-    return call_run(group, &call, opts);
+    int status = counts_check(counts, "reduce_scatterv");
+    return status != HEARTH_OK ? status : call_run(group, &call, opts);
 }
 
 int hearth_reduce_scatterv_nb(hearth_group *group, const void *source, void *target, const size_t *counts,
                               enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                               hearth_request **request)
 {
-    if (!counts)
-        return no_counts("reduce_scatterv");
     struct call call = reduce_scatterv_call(source, target, counts, dtype, op);
-    return call_start(group, &call, opts, request);
-}
-
-static struct call all_gather_call(const void *source, void *target, size_t count, enum hearth_dtype dtype)
-{
-    return (struct call){
-        .kind = PLAN_ALL_GATHER, .source = source, .target = target, .count = count, .dtype = dtype};
+    int status = counts_check(counts, "reduce_scatterv");
+    return status != HEARTH_OK ? status : call_start(group, &call, opts, request);
 }
 
 int hearth_all_gather(hearth_group *group, const void *source, void *target, size_t count,
                       enum hearth_dtype dtype, const struct hearth_opts *opts)
 {
-    struct call call = all_gather_call(source, target, count, dtype);
+    struct call call = moving(PLAN_ALL_GATHER, source, target, count, dtype, 0);
     return call_run(group, &call, opts);
 }
 
 int hearth_all_gather_nb(hearth_group *group, const void *source, void *target, size_t count,
                          enum hearth_dtype dtype, const struct hearth_opts *opts, hearth_request **request)
 {
-    struct call call = all_gather_call(source, target, count, dtype);
+    struct call call = moving(PLAN_ALL_GATHER, source, target, count, dtype, 0);
     return call_start(group, &call, opts, request);
 }
 
 static struct call all_gatherv_call(const void *source, void *target, const size_t *counts,
                                     enum hearth_dtype dtype)
 {
-    return (struct call){
-        .kind = PLAN_ALL_GATHER, .source = source, .target = target, .out_counts = counts, .dtype = dtype};
+    struct call call = moving(PLAN_ALL_GATHER, source, target, 0, dtype, 0);
+    call.out_counts = counts;
+    return call;
 }
 
 int hearth_all_gatherv(hearth_group *group, const void *source, void *target, const size_t *counts,
                        enum hearth_dtype dtype, const struct hearth_opts *opts)
 {
-    if (!counts)
-        return no_counts("all_gatherv");
     struct call call = all_gatherv_call(source, target, counts, dtype);
-    return call_run(group, &call, opts);
+    int status = counts_check(counts, "all_gatherv");
+    return status != HEARTH_OK ? status : call_run(group, &call, opts);
 }
 
 int hearth_all_gatherv_nb(hearth_group *group, const void *source, void *target, const size_t *counts,
                           enum hearth_dtype dtype, const struct hearth_opts *opts, hearth_request **request)
 {
-    if (!counts)
-        return no_counts("all_gatherv");
     struct call call = all_gatherv_call(source, target, counts, dtype);
-    return call_start(group, &call, opts, request);
-}
-
-static struct call broadcast_call(void *buffer, size_t count, enum hearth_dtype dtype, int root)
-{
-    return (struct call){.kind = PLAN_BROADCAST,
-                         .source = buffer,
-                         .target = buffer,
-                         .count = count,
-                         .dtype = dtype,
-                         .root = root};
+    int status = counts_check(counts, "all_gatherv");
+    return status != HEARTH_OK ? status : call_start(group, &call, opts, request);
 }
 
 int hearth_broadcast(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype, int root,
                      const struct hearth_opts *opts)
 {
-    struct call call = broadcast_call(buffer, count, dtype, root);
+    struct call call = moving(PLAN_BROADCAST, buffer, buffer, count, dtype, root);
     return call_run(group, &call, opts);
 }
 
 int hearth_broadcast_nb(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype, int root,
                         const struct hearth_opts *opts, hearth_request **request)
 {
-    struct call call = broadcast_call(buffer, count, dtype, root);
+    struct call call = moving(PLAN_BROADCAST, buffer, buffer, count, dtype, root);
     return call_start(group, &call, opts, request);
 }
 
 static struct call reduce_call(const void *source, void *target, size_t count, enum hearth_dtype dtype,
                                enum hearth_op op, int root)
 {
-    return (struct call){.kind = PLAN_REDUCE,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .op = op,
-                         .root = root};
+    struct call call = reducing(PLAN_REDUCE, source, target, count, dtype, op);
+    call.root = root;
+    return call;
 }
 
 int hearth_reduce(hearth_group *group, const void *source, void *target, size_t count,
@@ -186,21 +153,10 @@ int hearth_reduce_nb(hearth_group *group, const void *source, void *target, size
     return call_start(group, &call, opts, request);
 }
 
-static struct call gather_call(const void *source, void *target, size_t count, enum hearth_dtype dtype,
-                               int root)
-{
-    return (struct call){.kind = PLAN_GATHER,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .root = root};
-}
-
 int hearth_gather(hearth_group *group, const void *source, void *target, size_t count,
                   enum hearth_dtype dtype, int root, const struct hearth_opts *opts)
 {
-    struct call call = gather_call(source, target, count, dtype, root);
+    struct call call = moving(PLAN_GATHER, source, target, count, dtype, root);
     return call_run(group, &call, opts);
 }
 
@@ -208,21 +164,17 @@ int hearth_gather_nb(hearth_group *group, const void *source, void *target, size
                      enum hearth_dtype dtype, int root, const struct hearth_opts *opts,
                      hearth_request **request)
 {
-    struct call call = gather_call(source, target, count, dtype, root);
+    struct call call = moving(PLAN_GATHER, source, target, count, dtype, root);
     return call_start(group, &call, opts, request);
 }
 
 static struct call gatherv_call(const void *source, size_t count, void *target, const size_t *counts,
                                 enum hearth_dtype dtype, int root)
 {
-    return (struct call){.kind = PLAN_GATHER,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .out_counts = counts,
-                         .vector = true,
-                         .dtype = dtype,
-                         .root = root};
+    struct call call = moving(PLAN_GATHER, source, target, count, dtype, root);
+    call.out_counts = counts;
+    call.vector = true;
+    return call;
 }
 
 int hearth_gatherv(hearth_group *group, const void *source, size_t count, void *target, const size_t *counts,
@@ -240,21 +192,10 @@ int hearth_gatherv_nb(hearth_group *group, const void *source, size_t count, voi
     return call_start(group, &call, opts, request);
 }
 
-static struct call scatter_call(const void *source, void *target, size_t count, enum hearth_dtype dtype,
-                                int root)
-{
-    return (struct call){.kind = PLAN_SCATTER,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .root = root};
-}
-
 int hearth_scatter(hearth_group *group, const void *source, void *target, size_t count,
                    enum hearth_dtype dtype, int root, const struct hearth_opts *opts)
 {
-    struct call call = scatter_call(source, target, count, dtype, root);
+    struct call call = moving(PLAN_SCATTER, source, target, count, dtype, root);
     return call_run(group, &call, opts);
 }
 
@@ -262,21 +203,17 @@ int hearth_scatter_nb(hearth_group *group, const void *source, void *target, siz
                       enum hearth_dtype dtype, int root, const struct hearth_opts *opts,
                       hearth_request **request)
 {
-    struct call call = scatter_call(source, target, count, dtype, root);
+    struct call call = moving(PLAN_SCATTER, source, target, count, dtype, root);
     return call_start(group, &call, opts, request);
 }
 
 static struct call scatterv_call(const void *source, const size_t *counts, void *target, size_t count,
                                  enum hearth_dtype dtype, int root)
 {
-    return (struct call){.kind = PLAN_SCATTER,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .in_counts = counts,
-                         .vector = true,
-                         .dtype = dtype,
-                         .root = root};
+    struct call call = moving(PLAN_SCATTER, source, target, count, dtype, root);
+    call.in_counts = counts;
+    call.vector = true;
+    return call;
 }
 
 int hearth_scatterv(hearth_group *group, const void *source, const size_t *counts, void *target, size_t count,
@@ -294,36 +231,28 @@ int hearth_scatterv_nb(hearth_group *group, const void *source, const size_t *co
     return call_start(group, &call, opts, request);
 }
 
-static struct call all_to_all_call(const void *source, void *target, size_t count, enum hearth_dtype dtype)
-{
-    return (struct call){
-        .kind = PLAN_ALL_TO_ALL, .source = source, .target = target, .count = count, .dtype = dtype};
-}
-
 int hearth_all_to_all(hearth_group *group, const void *source, void *target, size_t count,
                       enum hearth_dtype dtype, const struct hearth_opts *opts)
 {
-    struct call call = all_to_all_call(source, target, count, dtype);
+    struct call call = moving(PLAN_ALL_TO_ALL, source, target, count, dtype, 0);
     return call_run(group, &call, opts);
 }
 
 int hearth_all_to_all_nb(hearth_group *group, const void *source, void *target, size_t count,
                          enum hearth_dtype dtype, const struct hearth_opts *opts, hearth_request **request)
 {
-    struct call call = all_to_all_call(source, target, count, dtype);
+    struct call call = moving(PLAN_ALL_TO_ALL, source, target, count, dtype, 0);
     return call_start(group, &call, opts, request);
 }
 
 static struct call all_to_allv_call(const void *source, const size_t *source_counts, void *target,
                                     const size_t *target_counts, enum hearth_dtype dtype)
 {
-    return (struct call){.kind = PLAN_ALL_TO_ALL,
-                         .source = source,
-                         .target = target,
-                         .in_counts = source_counts,
-                         .out_counts = target_counts,
-                         .vector = true,
-                         .dtype = dtype};
+    struct call call = moving(PLAN_ALL_TO_ALL, source, target, 0, dtype, 0);
+    call.in_counts = source_counts;
+    call.out_counts = target_counts;
+    call.vector = true;
+    return call;
 }
 
 int hearth_all_to_allv(hearth_group *group, const void *source, const size_t *source_counts, void *target,
@@ -341,17 +270,10 @@ int hearth_all_to_allv_nb(hearth_group *group, const void *source, const size_t 
     return call_start(group, &call, opts, request);
 }
 
-static struct call scan_call(const void *source, void *target, size_t count, enum hearth_dtype dtype,
-                             enum hearth_op op)
-{
-    return (struct call){
-        .kind = PLAN_SCAN, .source = source, .target = target, .count = count, .dtype = dtype, .op = op};
-}
-
 int hearth_scan(hearth_group *group, const void *source, void *target, size_t count, enum hearth_dtype dtype,
                 enum hearth_op op, const struct hearth_opts *opts)
 {
-    struct call call = scan_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_SCAN, source, target, count, dtype, op);
     return call_run(group, &call, opts);
 }
 
@@ -359,25 +281,14 @@ int hearth_scan_nb(hearth_group *group, const void *source, void *target, size_t
                    enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                    hearth_request **request)
 {
-    struct call call = scan_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_SCAN, source, target, count, dtype, op);
     return call_start(group, &call, opts, request);
-}
-
-static struct call exclusive_scan_call(const void *source, void *target, size_t count,
-                                       enum hearth_dtype dtype, enum hearth_op op)
-{
-    return (struct call){.kind = PLAN_EXCLUSIVE_SCAN,
-                         .source = source,
-                         .target = target,
-                         .count = count,
-                         .dtype = dtype,
-                         .op = op};
 }
 
 int hearth_exclusive_scan(hearth_group *group, const void *source, void *target, size_t count,
                           enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts)
 {
-    struct call call = exclusive_scan_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_EXCLUSIVE_SCAN, source, target, count, dtype, op);
     return call_run(group, &call, opts);
 }
 
@@ -385,23 +296,18 @@ int hearth_exclusive_scan_nb(hearth_group *group, const void *source, void *targ
                              enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                              hearth_request **request)
 {
-    struct call call = exclusive_scan_call(source, target, count, dtype, op);
+    struct call call = reducing(PLAN_EXCLUSIVE_SCAN, source, target, count, dtype, op);
     return call_start(group, &call, opts, request);
-}
-
-static struct call barrier_call(void)
-{
-    return (struct call){.kind = PLAN_BARRIER, .dtype = HEARTH_U8};
 }
 
 int hearth_barrier(hearth_group *group, const struct hearth_opts *opts)
 {
-    struct call call = barrier_call();
+    struct call call = moving(PLAN_BARRIER, NULL, NULL, 0, HEARTH_U8, 0);
     return call_run(group, &call, opts);
 }
 
 int hearth_barrier_nb(hearth_group *group, const struct hearth_opts *opts, hearth_request **request)
 {
-    struct call call = barrier_call();
+    struct call call = moving(PLAN_BARRIER, NULL, NULL, 0, HEARTH_U8, 0);
     return call_start(group, &call, opts, request);
 }

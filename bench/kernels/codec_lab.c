@@ -183,10 +183,15 @@ static void decode_add_near(struct lab *lab)
 /* From one step to the next the numbers change a little: here by the gain. */
 static void topk(struct lab *lab, struct topk_hint *hint)
 {
-    const struct topk_job job = {.kernels = lab->kernels, .heap = &lab->heap, .hint = hint};
+    size_t keep = codec_keeps(&lab->codec, lab->count);
+    const struct topk_job job = {.kernels = lab->kernels,
+                                 .hint = hint,
+                                 .scratch =
+                                     heap_alloc_raw(&lab->heap, 1, topk_scratch_len(lab->count, keep))};
     struct feed feed = {.dtype = HEARTH_F32, .x = lab->x, .e = lab->e, .e_new = lab->e_new};
     feed.gain = 1.0f + 0.01f * (float)(lab->step++ % 3);
-    int status = topk_select(&job, &feed, lab->count, codec_keeps(&lab->codec, lab->count), &lab->list);
+    int status = job.scratch ? topk_select(&job, &feed, lab->count, keep, &lab->list) : HEARTH_NO_MEMORY;
+    heap_free(job.scratch);
     expect(lab, status);
     if (status != HEARTH_OK)
         return;
@@ -207,11 +212,11 @@ static void topk_cold(struct lab *lab)
 static void list_decode_add(struct lab *lab)
 {
     struct error error;
-    int status = sparse_decode(&lab->codec, lab->kernels, lab->payload, codec_keeps(&lab->codec, lab->count),
-                               lab->count, &lab->list, &error);
+    lab->list.count = codec_keeps(&lab->codec, lab->count);
+    int status = sparse_decode(&lab->codec, lab->kernels, lab->payload, lab->count, &lab->list, &error);
     expect(lab, status);
     if (status == HEARTH_OK)
-        sparse_add(&lab->list, lab->out);
+        sparse_add(&lab->list, HEARTH_F32, lab->out);
 }
 
 /* ---- randomk: values go as f32, where they are put is the payload ---- */

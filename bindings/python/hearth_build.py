@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds wheels for pip (PEP 517, 660), with libhearth inside, out of what stands in the source tree.
+"""Builds wheels for pip (PEP 517, 660), with libhearth inside, from the source tree.
 
-CMake builds the library, and the backend for torch.distributed if the Python that asks has a torch that it is made
-for (`--config-settings torch=on` insists on it, `torch=off` leaves it out). In a source archive the tree that CMake
-needs stands in the directory `tree`.
+CMake builds the library, and the backend for torch.distributed if the building Python has a supported torch
+(`--config-settings torch=on` insists on it, `torch=off` leaves it out). In a source archive the tree that CMake
+needs is in the directory `tree`.
 """
 
 import base64
@@ -31,7 +31,7 @@ SUFFIXES = {".py", ".toml", ".md", ".typed", ".c", ".cc", ".h", ".inc", ".cmake"
 
 
 class BuildError(Exception):
-    """Says what is missing, or which command failed."""
+    """Names what is missing, or the command that failed."""
 
 
 # ---- versions and names --------------------------------------------------------------------------------------------

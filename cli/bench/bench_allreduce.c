@@ -509,7 +509,7 @@ int bench_allreduce(int argc, char **argv)
         {"compress", ARG_TEXT, &b->codec, .about = "a codec: measured in turns with the plain all_reduce",
          .value_name = "CODEC"},
         {"rate", ARG_RATE, &b->line.rate, .about = "what a node sends at most (default: no limit)"},
-        {"rtt", ARG_DURATION, &b->line.rtt_s, .about = "mem: the way there and back takes so long"},
+        {"rtt", ARG_DURATION, &b->line.rtt_s, .about = "mem: round trip time (default 0)"},
         {"plain", ARG_FLAG, &b->line.plain, .about = "tcp, shm: no secret, no encryption"},
         {"iters", ARG_INT, &b->iters, .about = "calls of each size (default auto: about a second)", .min = 1,
          .max = CALLS_MAX, .word = "auto"},

@@ -40,19 +40,11 @@ struct cluster_bench_args {
 
 static void find_bound(struct cluster_bench_args *b)
 {
-    int size = hearth_group_size(b->group);
+    int count;
     struct cluster_status *status = malloc(sizeof *status);
-    struct hearth_member *members = calloc((size_t)size, sizeof *members);
-    const char **ids = calloc((size_t)size, sizeof *ids);
-    bool good = status && members && ids && node_cluster_status(b->cluster.node, status) == HEARTH_OK;
-    for (int rank = 0; rank < size && good; rank++) {
-        members[rank].size = sizeof *members;
-        good = hearth_group_member(b->group, rank, &members[rank]) == HEARTH_OK;
-        ids[rank] = members[rank].id;
-    }
-    if (good)
-        b->bound = cluster_bound(status, ids, size);
-    free(ids);
+    struct hearth_member *members = cluster_members(b->group, &count);
+    if (status && members && node_cluster_status(b->cluster.node, status) == HEARTH_OK)
+        b->bound = cluster_bound(status, members, count);
     free(members);
     free(status);
 }

@@ -146,13 +146,13 @@ struct paths {
     double rate[CLUSTER_MEMBERS_MAX][CLUSTER_MEMBERS_MAX];
 };
 
-static bool paths_fill(struct paths *w, const struct cluster_status *status, const char *const *ids,
-                       int count)
+static bool paths_fill(struct paths *w, const struct cluster_status *status,
+                       const struct hearth_member *members, int count)
 {
     w->count = count;
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < count; k++) {
-            double rate = i == k ? -1 : cluster_status_path(status, ids[i], ids[k]);
+            double rate = i == k ? -1 : cluster_status_path(status, members[i].id, members[k].id);
             if (rate == 0)
                 return false;
             w->rate[i][k] = rate < 0 ? INFINITY : rate;
@@ -206,12 +206,13 @@ static double narrowest_route(struct paths *w)
     return narrowest;
 }
 
-struct cluster_bound cluster_bound(const struct cluster_status *status, const char *const *ids, int count)
+struct cluster_bound cluster_bound(const struct cluster_status *status, const struct hearth_member *members,
+                                   int count)
 {
     struct cluster_bound bound = {0, 0};
     struct paths w;
     int machines;
-    if (count > CLUSTER_MEMBERS_MAX || !paths_fill(&w, status, ids, count))
+    if (count > CLUSTER_MEMBERS_MAX || !paths_fill(&w, status, members, count))
         return bound;
     double lines = fmin(sum_lines(&w, true, &machines), sum_lines(&w, false, &machines));
     if (machines < 2)

@@ -169,7 +169,7 @@ static int wait_for_all(struct gather_call *g)
 /* The cluster measures new members by itself, but not while they run a job. */
 static void wait_for_paths(struct gather_call *g)
 {
-    progress_start(&g->progress, "measuring the ways");
+    progress_start(&g->progress, "measuring the paths");
     g->start_ns = clock_real();
     while (wait_more(g, g->what->measure_s) && !cluster_status_measured(g->status, g->what->role))
         (void)poll(NULL, 0, SLICE_MS);
@@ -241,11 +241,10 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
 
 void cluster_names(hearth_group *group, char *text, size_t size)
 {
-    int count = hearth_group_size(group);
+    int count;
+    struct hearth_member *members = cluster_members(group, &count);
     text[0] = 0;
-    for (int rank = 0; rank < count; rank++) {
-        struct hearth_member member = {.size = sizeof member};
-        if (hearth_group_member(group, rank, &member) == HEARTH_OK)
-            name_list_add(text, size, member.name, rank, count);
-    }
+    for (int rank = 0; members && rank < count; rank++)
+        name_list_add(text, size, members[rank].name, rank, count);
+    free(members);
 }

@@ -199,8 +199,7 @@ bool cluster_lost(int status)
            status == HEARTH_GROUP_BROKEN;
 }
 
-/* NULL: no memory. */
-static struct hearth_member *list_members(hearth_group *group, int *count)
+struct hearth_member *cluster_members(hearth_group *group, int *count)
 {
     *count = hearth_group_size(group);
     struct hearth_member *list = calloc((size_t)*count, sizeof *list);
@@ -232,12 +231,12 @@ void name_list_add(char *text, size_t size, const char *name, int index, int cou
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size)
 {
     int before = 0, now = 0;
-    struct hearth_member *old = list_members(*group, &before), *next = NULL;
+    struct hearth_member *old = cluster_members(*group, &before), *next = NULL;
     hearth_group_close(*group);
     *group = NULL;
     int status = hearth_group_form(node, job, 2, NULL, group);
     if (!status)
-        next = list_members(*group, &now);
+        next = cluster_members(*group, &now);
     for (int i = 0; old && next && i < now; i++)
         cross_out(old, &before, next[i].id);
     snprintf(gone, size, "%s", old && next && before > 0 ? "" : "a member");

@@ -64,3 +64,5 @@ int cluster_form_again(hearth_node *node, const char *job, hearth_group **group,
 
 /* "anna, ben and carl": appends the name that has this index of so many. */
 void name_list_add(char *text, size_t size, const char *name, int index, int count);
+/* The members of a group, by rank, for free(); the id is empty where it is not known. NULL: no memory. */
+struct hearth_member *cluster_members(hearth_group *group, int *count);

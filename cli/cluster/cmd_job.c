@@ -44,13 +44,14 @@ static void show_memory(void *arg, const struct job_memory *memory)
         return;
     }
     snprintf(text, sizeof text, "%016" PRIx64, memory->ran.instance);
-    listing_row(&job->listing, json_pack("{ss ss ss sI}", "name", "job", "job", memory->job, "instance", text,
-                                         "epoch", (json_int_t)memory->ran.epoch));
+    listing_row(&job->listing, json_pack("{ss so ss sI}", "name", "job", "job", json_text(memory->job),
+                                         "instance", text, "epoch", (json_int_t)memory->ran.epoch));
     for (int i = 0; i < memory->ran.size; i++) {
         node_id_text(&memory->ran.members[i].id.node, text);
         listing_row(&job->listing,
-                    json_pack("{ss ss ss ss sb}", "name", "job.member", "job", memory->job, "node_id", text,
-                              "label", memory->ran.members[i].name, "leader", i == memory->ran.leader));
+                    json_pack("{ss so ss so sb}", "name", "job.member", "job", json_text(memory->job),
+                              "node_id", text, "label", json_text(memory->ran.members[i].name), "leader",
+                              i == memory->ran.leader));
     }
 }
 
@@ -80,9 +81,9 @@ static int job_forget(struct job_command *job, const struct usage *usage)
     if (job_file_forget(&job->heap, job->path, job->name, &gone, &error))
         return command_fail(usage->name, "%s", error.text);
     if (job->json)
-        return listing_one(
-            job->argc, job->argv,
-            json_pack("{ss ss sb}", "name", "job.forget", "job", job->name, "forgotten", gone > 0));
+        return listing_one(job->argc, job->argv,
+                           json_pack("{ss so sb}", "name", "job.forget", "job", json_text(job->name),
+                                     "forgotten", gone > 0));
     if (gone > 0)
         printf("Forgotten: %s. A program that waits for it notices within seconds; others that remember it "
                "must be told too.\n",
@@ -109,13 +110,13 @@ static int run_deed(int argc, char **argv)
     };
     const struct usage usages[] = {
         {"job forget",
-         "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting "
-         "for those who ran it. If they do run it, there are two of it, and when they meet one ends. Every "
-         "machine that waits must be told.",
+         "Says that a job runs nowhere any more. It then starts again from its first step, without waiting "
+         "for the machines that ran it. If they still run it, there are two of it, and when they meet one "
+         "ends. Every machine that waits must be told.",
          "hearth job forget train", USAGE_ARGS(args)},
         {"job list",
          "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
-         "others: they may still run there. It begins none of them anew before so many of their members are "
+         "others: they may still run there. It starts none of them again before so many of their members are "
          "back that the missing ones cannot go on.",
          "hearth job list", .args = args + 1, .count = sizeof args / sizeof *args - 1}};
     const struct usage *usage = &usages[list];
@@ -133,12 +134,12 @@ int cmd_job(int argc, char **argv)
 {
     static const struct subcommand list[] = {
         {"list", run_deed, "shows jobs that may still run on other machines", "hearth job list"},
-        {"forget", run_deed, "says that a job runs nowhere, so that it may begin anew",
+        {"forget", run_deed, "says that a job runs nowhere, so that it may start again",
          "hearth job forget train"},
     };
     static const struct subcommand_list all = {
         " job", "job command",
-        "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
+        "Jobs that ran on this machine and may still run on others: it does not start them again beside\n"
         "those, and waits until it finds them or enough of them have started again.",
         list, sizeof list / sizeof *list};
     return subcommand_run(&all, argc, argv);

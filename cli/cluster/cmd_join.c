@@ -21,7 +21,7 @@
 
 #define NODE_ID_DIGITS 64
 #define WARNING                                                                                              \
-    "Whoever has this token is in: show it to nobody, and send it only where nobody else reads along."
+    "This token lets any machine join the cluster: keep it secret, and send it only over private channels."
 
 /* What the user says of a secret, and where it lies. */
 struct secret_args {
@@ -44,7 +44,7 @@ int cmd_id(int argc, char **argv)
     };
     const struct usage usage = {
         "id",
-        "Shows who this node is to others: its id is the hash of its public key. The key is made on first "
+        "Shows the identity of this node: its id is the hash of its public key. The key is made on first "
         "use. The id is no secret: the other machines' `hearth trust add` takes it. The key file is one: "
         "never copy it to another machine.",
         "hearth id", USAGE_ARGS(args)};
@@ -64,8 +64,8 @@ int cmd_id(int argc, char **argv)
     node_key_close(key);
     if (json)
         return listing_one(argc, argv,
-                           json_pack("{ss ss ss ss sb}", "name", "id", "short", brief, "node_id", text,
-                                     "key_file", path, "new", new));
+                           json_pack("{ss ss ss so sb}", "name", "id", "short", brief, "node_id", text,
+                                     "key_file", json_text(path), "new", new));
     printf("short form  %s\nnode id     %s\nkey file    %s%s\n", brief, text, path,
            new ? " (made just now)" : "");
     return print_done();
@@ -82,9 +82,10 @@ static int show_secret(const struct secret_args *init, const struct secret *secr
     namespace_text(secret_namespace(secret), place);
     if (init->json) {
         fprintf(stderr, "%s\n", WARNING);
-        code = listing_one(argc, argv,
-                           json_pack("{ss ss ss ss ss}", "name", "init", "cluster", secret_name(secret),
-                                     "namespace", place, "secret_file", init->path, "token", token));
+        code =
+            listing_one(argc, argv,
+                        json_pack("{ss ss ss so ss}", "name", "init", "cluster", secret_name(secret),
+                                  "namespace", place, "secret_file", json_text(init->path), "token", token));
     } else {
         printf("The cluster '%s' has a secret now, in %s\n\n", secret_name(secret), init->path);
         printf("Type this on each of the other machines:\n\n  %shearth join %s%s\n\n", bold, token, none);
@@ -103,7 +104,7 @@ static int make_secret(const struct secret_args *init, const struct usage *usage
     if (!init->replace && access(init->path, F_OK) == 0)
         return command_fail(usage->name,
                             "there is a secret already, and nothing was changed: %s\nThe file holds the "
-                            "token for more machines. To begin anew: hearth init --replace, and every "
+                            "token for more machines. To start over: hearth init --replace, and every "
                             "machine\nmust join again.",
                             init->path); /* those that have the old secret stay together without us */
     int status = secret_draw(init->word, &secret, &error);

@@ -35,9 +35,9 @@ int cmd_status(int argc, char **argv)
     };
     const struct usage usage = {
         "status",
-        "Shows the cluster as the node that runs here sees it: trouble first, then who is in and who leads, "
-        "their health, the links between them, which transport leads to whom and why, and jobs. Asks the "
-        "node of this user and config folder; exits with 3 if none runs (hearth up).",
+        "Shows the cluster as the node that runs here sees it: trouble first, then members and their leader, "
+        "their health, the links between them, the transport to each peer and why, and jobs. Asks the node "
+        "of this user and config folder; exits with 3 if none runs (hearth up).",
         "hearth status", USAGE_ARGS(args), .exit_codes = EXIT_CODES_NODE};
     json_t *status;
     int code = args_parse(&usage, argc, argv);
@@ -50,13 +50,14 @@ int cmd_topology(int argc, char **argv)
 {
     bool dot = false, json = false;
     const struct arg args[] = {
-        {"dot", ARG_FLAG, &dot, .about = "print a graph for graphviz: sites, ways by speed, the ring thick"},
+        {"dot", ARG_FLAG, &dot, .about = "print a graph for graphviz: sites, paths by speed, the ring thick"},
         {"json", ARG_FLAG, &json, .about = "print one JSON object"},
     };
     const struct usage usage = {
         "topology",
-        "Draws the cluster as its members have measured it: bandwidth and round trip of every way, the order "
-        "of the ring with its slowest way, and sites, which are members joined by fast ways. Asks the node "
+        "Draws the cluster as its members have measured it: bandwidth and round trip of every path, the "
+        "order "
+        "of the ring with its slowest path, and sites: members joined by fast paths. Asks the node "
         "that runs here; exits with 3 if none does (hearth up).",
         "hearth topology --dot | dot -Tsvg -o cluster.svg", USAGE_ARGS(args), .exit_codes = EXIT_CODES_NODE};
     json_t *status;

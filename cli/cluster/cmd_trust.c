@@ -56,9 +56,9 @@ static void explain(struct trust_tally tally)
         printf("Only allowed nodes may join: an allow-list is in force.%s\n",
                tally.revoked ? " Revoked ones never may." : "");
     else if (tally.revoked)
-        printf("Everybody who has the secret may join, but revoked nodes: no allow-list is in force.\n");
+        printf("Every node with the secret may join, except revoked ones: no allow-list is in force.\n");
     else
-        printf("Everybody who has the secret may join: the list is empty.\n");
+        printf("Every node with the secret may join: the list is empty.\n");
 }
 
 static int show(const struct trust *trust)
@@ -69,9 +69,9 @@ static int show(const struct trust *trust)
     if (!listing_open(&listing, trust->json, trust->argc, trust->argv))
         return EXIT_FAILED_CHECK;
     if (trust->json)
-        listing_row(&listing,
-                    json_pack("{ss ss sb si si}", "name", "trust.list", "file", trust->path, "allow_list",
-                              tally.allowed > 0, "allowed", tally.allowed, "revoked", tally.revoked));
+        listing_row(&listing, json_pack("{ss so sb si si}", "name", "trust.list", "file",
+                                        json_text(trust->path), "allow_list", tally.allowed > 0, "allowed",
+                                        tally.allowed, "revoked", tally.revoked));
     for (int i = 0; i < entries; i++) {
         const struct trust_entry *entry = trust_list_entry(trust->list, i);
         const char *state = entry->revoked ? "revoked" : "allowed";
@@ -79,8 +79,9 @@ static int show(const struct trust *trust)
         node_id_text(&entry->id, text);
         node_id_short(&entry->id, brief);
         if (trust->json)
-            listing_row(&listing, json_pack("{ss ss ss ss ss}", "name", "trust.entry", "state", state,
-                                            "short", brief, "node_id", text, "label", entry->name));
+            listing_row(&listing,
+                        json_pack("{ss ss ss ss so}", "name", "trust.entry", "state", state, "short", brief,
+                                  "node_id", text, "label", json_text(entry->name)));
         else
             printf("%s  %s  %s  %s\n", state, brief, text, entry->name);
     }
@@ -98,18 +99,16 @@ static int show(const struct trust *trust)
 static void warn_of_turn(const struct usage *usage, struct trust_tally before, struct trust_tally after)
 {
     if (!before.allowed && after.allowed)
-        fprintf(
-            stderr,
-            "hearth %s: from now on only allowed nodes may join. Allow every other one too (what `hearth id` "
-            "shows there),\nand this one, if several programs of this machine are to meet\n",
-            usage->name);
+        command_fail(
+            usage->name,
+            "from now on only allowed nodes may join. Allow every other one too (what `hearth id` shows "
+            "there),\nand this one, if several programs of this machine are to meet");
     if (before.allowed && !after.allowed)
-        fprintf(
-            stderr,
-            "hearth %s: no allowed node is left, so the allow-list is off: everybody who has the secret may "
-            "join,\nbut revoked nodes. A node that knew the secret can come back with a new key: make a "
-            "new secret\n(hearth init --replace), or allow the good ones (hearth trust add)\n",
-            usage->name);
+        command_fail(
+            usage->name,
+            "no allowed node is left, so the allow-list is off: every node with the secret may "
+            "join,\nexcept revoked ones. A node that knew the secret can come back with a new key: make a "
+            "new secret\n(hearth init --replace), or allow the good ones (hearth trust add)");
 }
 
 /* ---- changes ---- */
@@ -202,9 +201,9 @@ static const struct trust_command {
     size_t words; /* it takes */
     const char *brief, *about, *example;
 } deeds[] = {
-    {"list", "trust list", trust_show, 0, "shows who is allowed and who is revoked",
-     "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. With no allowed "
-     "node everybody who has the secret may join; with one or more, only they.",
+    {"list", "trust list", trust_show, 0, "lists allowed and revoked nodes",
+     "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. Without an "
+     "allowed node every node with the secret may join; with one or more, only those.",
      "hearth trust list"},
     {"add", "trust add", trust_add, 2, "allows a node; from the first on, only allowed nodes may join",
      "Allows a node. From the first allowed node on only those of the list may join: the others are shut out "

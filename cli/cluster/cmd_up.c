@@ -401,7 +401,7 @@ int cmd_up(int argc, char **argv)
         "Holds this machine's place in the home cluster and shows its members, until Ctrl-C. While it is up, "
         "others can measure with it (hearth bench cluster). With a program: starts it here, once, together "
         "with the other machines that are up for the same job; a machine that is lost ends it, and it is "
-        "started again with those who are left. The exit code is the program's.",
+        "started again with those that are left. The exit code is the program's.",
         "hearth up", USAGE_ARGS(args),
         .exit_codes =
             "0 left by a signal, without a program; with one its own (128 + N: killed by signal N; 126, 127: "

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
 #include "core/heap.h"
 #include "discovery/finder.h"
@@ -16,13 +17,11 @@ static json_t *node_row(const struct sighting *seen, const uint8_t *space)
 {
     char id[NODE_ID_TEXT], brief[NODE_ID_SHORT], address[SOCK_TEXT_MAX], name[NAMESPACE_TEXT];
     bool ours = space && memcmp(seen->space, space, NAMESPACE_LEN) == 0;
-    json_t *label = json_string(seen->name);
     node_id_text(&seen->id.node, id);
     node_id_short(&seen->id.node, brief);
     sock_addr_text(&seen->addr, address, sizeof address);
     namespace_text(seen->space, name);
-    return json_pack("{ss ss so ss ss ss sb ss}", "id", id, "short", brief, "name",
-                     label ? label : json_string("?"), /* what is no UTF-8 has no place in JSON */
+    return json_pack("{ss ss so ss ss ss sb ss}", "id", id, "short", brief, "name", json_text(seen->name),
                      "address", address, "cluster", ours ? "ours" : "other", "namespace", name, "member", 0,
                      "why", ours ? "no node runs here: hearth up" : "");
 }

@@ -39,8 +39,8 @@ static int take_answer(const struct usage *usage, const char *text, json_t **ans
     *answer = json_loads(text, JSON_REJECT_DUPLICATES, &wrong);
     if (json_is_object(*answer))
         return ARGS_GO;
-    fprintf(stderr, "hearth %s: the node that runs here gave an answer that is no JSON object%s%s\n",
-            usage->name, *answer ? "" : ": ", *answer ? "" : wrong.text);
+    command_fail(usage->name, "the node that runs here gave an answer that is no JSON object%s%s",
+                 *answer ? "" : ": ", *answer ? "" : wrong.text);
     json_decref(*answer);
     *answer = NULL;
     return EXIT_FAILED_CHECK;
@@ -58,12 +58,10 @@ int ask_node(const struct usage *usage, json_t **answer)
     heap_init(&heap, 0);
     error_clear(&error);
     int status = ask_all(&heap, folder, &text, &error), code = EXIT_NO_NODE;
-    if (status == HEARTH_OK) {
+    if (status == HEARTH_OK)
         code = take_answer(usage, text, answer);
-    } else if (status != HEARTH_PEER_LOST) {
-        fprintf(stderr, "hearth %s: the node that runs here does not answer: %s\n", usage->name, error.text);
-        code = EXIT_FAILED_CHECK;
-    }
+    else if (status != HEARTH_PEER_LOST)
+        code = command_fail(usage->name, "the node that runs here does not answer: %s", error.text);
     heap_free(text);
     return code;
 }
@@ -72,14 +70,14 @@ int ask_running_node(const struct usage *usage, json_t **answer)
 {
     char folder[HOME_PATH_MAX], path[CONTROL_SOCKET_PLACE_MAX];
     int code = ask_node(usage, answer);
-    if (code != EXIT_NO_NODE)
+    if (code != EXIT_NO_NODE || !home_folder(folder))
         return code;
-    fprintf(stderr, "hearth %s: no node runs here: hearth up\n", usage->name);
-    if (home_folder(folder)) {
-        control_socket_place(folder, host_user(), path, sizeof path);
-        fprintf(stderr, "(Asked were nodes of this user and of the config folder %s, at %s.)\n", folder,
-                path);
-    }
+    control_socket_place(folder, host_user(), path, sizeof path);
+    command_fail(
+        usage->name,
+        "no node runs here: hearth up\n(Asked were nodes of this user and of the config folder %s, at "
+        "%s.)",
+        folder, path);
     return EXIT_NO_NODE;
 }
 

@@ -179,9 +179,9 @@ static void print_ring(const struct map *map, FILE *file)
                 slow ? paint(file, PAINT_NONE) : "", map->names[to]);
     }
     if (map->slow_from < 0)
-        fprintf(file, "\n      no way of it is measured yet\n");
+        fprintf(file, "\n      none of its paths is measured yet\n");
     else
-        fprintf(file, "\n      slowest way: %s -> %s, %s\n", map->names[map->slow_from],
+        fprintf(file, "\n      slowest path: %s -> %s, %s\n", map->names[map->slow_from],
                 map->names[map->slow_to],
                 text_rate(map->paths[map->slow_from][map->slow_to].mbit * 1e6 / 8).s);
 }

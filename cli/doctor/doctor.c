@@ -16,12 +16,11 @@
 
 static const char *const verdict_names[] = {"pass", "warn", "fail"};
 
-/* What others sent has no control characters then; what is no UTF-8 has no place in JSON. */
+/* What others sent has no control characters then. */
 static json_t *plain_json(const char *text)
 {
     char plain[FINDING_TEXT_MAX];
-    json_t *value = json_string(plain_text(text, plain, sizeof plain));
-    return value ? value : json_string("?");
+    return json_text(plain_text(text, plain, sizeof plain));
 }
 
 void doctor_note(struct doctor *doctor, enum verdict verdict, const char *check, const char *format, ...)
@@ -97,7 +96,7 @@ static void check_all(struct doctor *d)
     if (code != ARGS_GO && code != EXIT_NO_NODE)
         doctor_note(d, FAIL, "node",
                     "a node runs here and does not answer as it should" FIX
-                    "end it and start it anew: hearth up");
+                    "stop it and start it again: hearth up");
     doctor_check_machine(d);
     doctor_check_network(d);
     doctor_check_limits(d);
@@ -113,7 +112,7 @@ int cmd_doctor(int argc, char **argv)
     const struct usage usage = {
         "doctor",
         "Checks what a cluster needs of this machine: versions, files, clock, interfaces, multicast, mDNS, "
-        "ports, firewall, limits and, if a node runs here, the ways to its peers and back. Each line is "
+        "ports, firewall, limits and, if a node runs here, the paths to its peers and back. Each line is "
         "pass, warn or fail, with the fix; the exit code is 0, 1 or 2, by the worst. Changes nothing.",
         "hearth doctor", USAGE_ARGS(args),
         .exit_codes = "0 all passed, 1 there is a warning, 2 something failed, or wrong usage."};

@@ -30,6 +30,7 @@ struct doctor {
 /* A finding: its text, and the fix behind FIX if there is one. */
 void doctor_note(struct doctor *doctor, enum verdict verdict, const char *check, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+double number_in(const char *path); /* -1: there is no such file, as on other systems */
 enum verdict doctor_worst(const struct doctor *doctor);
 void doctor_print(const struct doctor *doctor, FILE *file);
 

@@ -193,8 +193,7 @@ static void check_firewall(struct doctor *d)
 
 /* ---- limits ---- */
 
-/* -1: there is no such file, as on other systems. */
-static double number_in(const char *path)
+double number_in(const char *path)
 {
     long long value = -1;
     FILE *file = fopen(path, "re");

@@ -30,8 +30,7 @@ static void check_version(struct doctor *d)
                     HEARTH_VERSION_MAJOR, HEARTH_VERSION_MINOR, HEARTH_VERSION_PATCH, library);
     else if (running[0] && strcmp(running, library) != 0)
         doctor_note(d, WARN, "version",
-                    "this command is %s, and the node that runs here is %s" FIX
-                    "start the node anew: hearth up",
+                    "this command is %s, and the node that runs here is %s" FIX "restart the node: hearth up",
                     library, running);
     else
         doctor_note(d, PASS, "version", "%s: command and library%s", library,

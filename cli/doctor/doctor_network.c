@@ -26,20 +26,6 @@ static const char *kind_name(enum interface_kind kind)
     return names[kind];
 }
 
-/* 0: not known. */
-static int mtu_of(const char *name)
-{
-    char path[64];
-    int mtu = 0;
-    snprintf(path, sizeof path, "/sys/class/net/%s/mtu", name);
-    FILE *file = fopen(path, "re");
-    if (file && fscanf(file, "%d", &mtu) != 1)
-        mtu = 0;
-    if (file)
-        fclose(file);
-    return mtu;
-}
-
 /* Without port and brackets. */
 static void host_text(const struct sock_addr *addr, char *target, size_t size)
 {
@@ -66,8 +52,9 @@ static bool seen_above(const struct doctor *d, int index, bool family)
 static void check_interface(struct doctor *d, int index)
 {
     const struct interface *at = &d->interfaces[index];
-    char addresses[256] = "", mtu_text[32] = "";
-    int mtu = mtu_of(at->name);
+    char addresses[256] = "", mtu_text[32] = "", fix[128] = "", path[64];
+    snprintf(path, sizeof path, "/sys/class/net/%s/mtu", at->name);
+    double mtu = number_in(path);
     for (int i = index; i < d->interface_count; i++) {
         char text[SOCK_TEXT_MAX];
         size_t used = strlen(addresses);
@@ -77,17 +64,14 @@ static void check_interface(struct doctor *d, int index)
         snprintf(addresses + used, sizeof addresses - used, "%s%s", used ? ", " : "", text);
     }
     if (mtu > 0)
-        snprintf(mtu_text, sizeof mtu_text, ", MTU %d", mtu);
-    d->about = at->name;
+        snprintf(mtu_text, sizeof mtu_text, ", MTU %.0f", mtu);
     if (mtu > 0 && mtu < MTU_MIN)
-        doctor_note(d, WARN, "interface",
-                    "%s, %s%s: %s" FIX
-                    "ip link set %s mtu 1500, or leave it out with HEARTH_BIND: IPv6 and quic need %d",
-                    kind_name(at->kind), at->up ? "up" : "nothing is plugged in", mtu_text, addresses,
-                    at->name, MTU_MIN);
-    else
-        doctor_note(d, PASS, "interface", "%s, %s%s: %s", kind_name(at->kind),
-                    at->up ? "up" : "nothing is plugged in", mtu_text, addresses);
+        snprintf(fix, sizeof fix,
+                 FIX "ip link set %s mtu 1500, or leave it out with HEARTH_BIND: IPv6 and quic need %d",
+                 at->name, MTU_MIN);
+    d->about = at->name;
+    doctor_note(d, fix[0] ? WARN : PASS, "interface", "%s, %s%s: %s%s", kind_name(at->kind),
+                at->up ? "up" : "nothing is plugged in", mtu_text, addresses, fix);
     d->about = NULL;
 }
 

@@ -139,7 +139,7 @@ static void check_peer(struct doctor *d, const json_t *member, const struct doct
     d->about = member_name(d->status, rank, name, sizeof name);
     if (!found && (back || strcmp(state, "healthy") == 0))
         doctor_note(d, WARN, "peer",
-                    "one way only: it reaches us, and from here nothing at %s answers" FIX
+                    "one direction only: it reaches us, and from here nothing at %s answers" FIX
                     "let tcp 52415-52431 through the firewall of that machine",
                     missed[0] ? missed : "any address");
     else if (!found)
@@ -149,7 +149,7 @@ static void check_peer(struct doctor *d, const json_t *member, const struct doct
                     missed[0] ? missed : "any address");
     else if (there && !back)
         doctor_note(d, WARN, "peer",
-                    "one way only: from here it is measured (%s), and from there we are not" FIX
+                    "one direction only: from here it is measured (%s), and from there we are not" FIX
                     "run hearth doctor there; let tcp 52415-52431 through the firewall of this machine",
                     reached);
     else

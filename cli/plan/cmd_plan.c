@@ -9,7 +9,6 @@
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"
 #include "cli/shared/listing.h"
-#include "cli/shared/progress.h"
 #include "collective/plan.h"
 
 #define WIDTH             98
@@ -257,12 +256,6 @@ static const struct column rank_columns[] = {
 
 /* ---- prices ---- */
 
-static double price_of(const struct planning *p, enum hearth_algo algo)
-{
-    struct plan_call call = plan_setup_call(&p->setup, algo, 0);
-    return select_price(&call, algo, &p->setup.view);
-}
-
 static void show_choice(const struct planning *p)
 {
     if (p->algo != HEARTH_ALGO_AUTO)
@@ -271,7 +264,7 @@ static void show_choice(const struct planning *p)
            hearth_algo_name(p->chosen), paint(stdout, PAINT_NONE));
     int column = 1;
     for (int a = 1; a < ALGO_COUNT; a++) {
-        double price = price_of(p, (enum hearth_algo)a);
+        double price = plan_setup_price(&p->setup, (enum hearth_algo)a);
         if (!isfinite(price))
             continue;
         column += printf("%s %s %s", column > 1 ? "," : "", hearth_algo_name((enum hearth_algo)a),
@@ -315,17 +308,15 @@ static void price_cell(struct listing_cell *cell)
 }
 
 /* The size, the chosen algorithm, and a column for each that there is. */
-static struct column price_columns[1 + ALGO_COUNT] = {
-    {"bytes", "bytes", FORM_BYTES, .width = -8},
-    {"chosen", "algo", FORM_TEXT, .width = -12},
-};
-
-static void fill_price_columns(void)
+#define PRICE_COLUMNS (1 + ALGO_COUNT)
+static void fill_price_columns(struct column columns[PRICE_COLUMNS])
 {
+    columns[0] = (struct column){"bytes", "bytes", FORM_BYTES, .width = -8};
+    columns[1] = (struct column){"chosen", "algo", FORM_TEXT, .width = -12};
     for (int a = 1; a < ALGO_COUNT; a++) {
         const char *name = hearth_algo_name((enum hearth_algo)a);
         int width = strlen(name) > 9 ? (int)strlen(name) : 9;
-        price_columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
+        columns[1 + a] = (struct column){name, name, .width = width, .write = price_cell};
     }
 }
 
@@ -340,13 +331,13 @@ static json_t *price_row(const struct planning *p, size_t bytes)
         return NULL;
     json_t *prices = json_object();
     for (int a = 1; a < ALGO_COUNT; a++) {
-        double price = price_of(p, (enum hearth_algo)a);
+        double price = plan_setup_price(&p->setup, (enum hearth_algo)a);
         if (isfinite(price))
             row_real(prices, hearth_algo_name((enum hearth_algo)a), price * 1e6);
     }
     return json_pack("{ss ss ss si sI sf so}", "name", "plan.table", "kind", plan_kind_name(call.kind),
                      "algo", hearth_algo_name(best), "ranks", s->ranks, "bytes", (json_int_t)bytes,
-                     "model_us", price_of(p, best) * 1e6, "model_us_by_algo", prices);
+                     "model_us", plan_setup_price(&p->setup, best) * 1e6, "model_us_by_algo", prices);
 }
 
 /* Sizes 4 B, 16 B, ... 1 GiB. */
@@ -432,11 +423,9 @@ static void free_plans(struct planning *p)
 /* Which algorithm, and what it would cost. */
 static int settle(struct planning *p, const struct usage *usage)
 {
-    struct plan_call call = plan_setup_call(&p->setup, (enum hearth_algo)p->algo, 0);
-    struct error error;
-    struct progress progress;
-    if (select_algo(&call, &p->setup.view, &p->chosen, &error))
-        return args_refuse(usage, "%s", error.text);
+    int code = plan_setup_choose(&p->setup, usage, (enum hearth_algo)p->algo, &p->chosen);
+    if (code != ARGS_GO)
+        return code;
     if (write_plans(p, 0, 1))
         return EXIT_FAILED_CHECK;
     uint64_t lanes = p->plans[0].lanes;
@@ -447,9 +436,7 @@ static int settle(struct planning *p, const struct usage *usage)
                            text_count(lanes).s);
     if (p->dot)
         return ARGS_GO;
-    progress_start(&progress, "dry run");
-    plan_setup_rehearse(&p->setup, p->chosen, &progress, &p->rehearsal);
-    progress_hide(&progress);
+    plan_setup_rehearse(&p->setup, p->chosen, "dry run", &p->rehearsal);
     if (!p->rehearsal.failed)
         return ARGS_GO;
     return command_fail("plan", "the dry run failed: %s\nThis is a bug in Hearth, please report it.",
@@ -475,10 +462,11 @@ static int show_plan(struct planning *p, const struct listing *listing)
 
 static int run_plan(struct planning *p, const struct usage *usage, int argc, char **argv)
 {
+    struct column price_columns[PRICE_COLUMNS];
     struct listing listing = {LISTING_COLUMNS(rank_columns)};
     int code = p->table ? ARGS_GO : settle(p, usage);
     if (p->table) {
-        fill_price_columns();
+        fill_price_columns(price_columns);
         listing = (struct listing){LISTING_COLUMNS(price_columns)};
     }
     if (code != ARGS_GO)
@@ -496,7 +484,7 @@ int cmd_plan(int argc, char **argv)
         {"algo", ARG_CHOICE, &p.algo, .about = "algorithm (default auto)", .choice = plan_setup_algo},
         {"rank", ARG_INT, &p.rank, .about = "show the moves of this rank (default: all ranks, summed up)",
          .max = PLAN_SETUP_RANKS_MAX},
-        {"dot", ARG_FLAG, &p.dot, .about = "print a Graphviz graph of who sends to whom"},
+        {"dot", ARG_FLAG, &p.dot, .about = "print a Graphviz graph of the messages between ranks"},
         {"table", ARG_FLAG, &p.table, .about = "print what is chosen for 4 B to 1 GiB, with all prices"},
         {"json", ARG_FLAG, &p.json, .about = "print one JSON object; above 64 ranks without their moves"},
     };

@@ -8,7 +8,6 @@
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"
 #include "cli/shared/listing.h"
-#include "cli/shared/progress.h"
 #include "os/clock.h"
 
 #define ALGO_ALL   ALGO_COUNT
@@ -77,13 +76,12 @@ static void show_row(const struct simulation *sim, const char *name, const struc
 
 static void run_algo(struct simulation *sim, enum hearth_algo algo)
 {
-    struct progress progress;
+    char label[48];
     struct rehearsal r;
     const char *name = hearth_algo_name(algo);
     uint64_t start = clock_real();
-    progress_start(&progress, "sim %s", name);
-    plan_setup_rehearse(&sim->setup, algo, &progress, &r);
-    progress_hide(&progress);
+    snprintf(label, sizeof label, "sim %s", name);
+    plan_setup_rehearse(&sim->setup, algo, label, &r);
     double wall_s = (double)(clock_real() - start) / (double)NS_PER_S;
     show_row(sim, name, &r, wall_s);
     sim->done += r.done;
@@ -109,8 +107,7 @@ static int run_all(struct simulation *sim)
 {
     show_head(sim);
     for (int a = 1; a < ALGO_COUNT; a++) {
-        struct plan_call call = plan_setup_call(&sim->setup, (enum hearth_algo)a, 0);
-        if (sim->algo == ALGO_ALL && !isfinite(select_price(&call, call.algo, &sim->setup.view)))
+        if (sim->algo == ALGO_ALL && !isfinite(plan_setup_price(&sim->setup, (enum hearth_algo)a)))
             continue; /* the collective does not have it, or it needs a host map */
         if (sim->algo == ALGO_ALL || sim->algo == a)
             run_algo(sim, (enum hearth_algo)a);
@@ -126,13 +123,12 @@ static int run_all(struct simulation *sim)
 /* auto becomes what it stands for; a fixed choice must exist. */
 static int settle_algo(struct simulation *sim, const struct usage *usage)
 {
-    struct error error;
     enum hearth_algo chosen;
     if (sim->algo == ALGO_ALL)
         return ARGS_GO;
-    struct plan_call call = plan_setup_call(&sim->setup, (enum hearth_algo)sim->algo, 0);
-    if (select_algo(&call, &sim->setup.view, &chosen, &error))
-        return args_refuse(usage, "%s", error.text);
+    int code = plan_setup_choose(&sim->setup, usage, (enum hearth_algo)sim->algo, &chosen);
+    if (code != ARGS_GO)
+        return code;
     sim->algo = (int)chosen;
     sim->setup.view.algo = chosen; /* for the price of plain, beside compressed ones */
     return ARGS_GO;

@@ -167,6 +167,20 @@ struct plan_call plan_setup_call(const struct plan_setup *setup, enum hearth_alg
     return call;
 }
 
+int plan_setup_choose(const struct plan_setup *setup, const struct usage *usage, enum hearth_algo algo,
+                      enum hearth_algo *chosen)
+{
+    struct plan_call call = plan_setup_call(setup, algo, 0);
+    struct error error;
+    return select_algo(&call, &setup->view, chosen, &error) ? args_refuse(usage, "%s", error.text) : ARGS_GO;
+}
+
+double plan_setup_price(const struct plan_setup *setup, enum hearth_algo algo)
+{
+    struct plan_call call = plan_setup_call(setup, algo, 0);
+    return select_price(&call, algo, &setup->view);
+}
+
 size_t plan_setup_bytes(const struct plan_setup *s)
 {
     size_t parts = is_parted(s->call.kind) ? (size_t)s->ranks : 1;
@@ -300,17 +314,20 @@ static int rehearse(const struct plan_setup *s, enum hearth_algo algo, struct he
     return status;
 }
 
-void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, const char *label,
                          struct rehearsal *out)
 {
-    struct plan_call call = plan_setup_call(setup, algo, 0);
+    struct progress progress;
     struct heap heap;
     struct error error;
     assert(algo != HEARTH_ALGO_AUTO);
-    *out = (struct rehearsal){.price_s = select_price(&call, algo, &setup->view)};
+    *out = (struct rehearsal){.price_s = plan_setup_price(setup, algo)};
     heap_init(&heap, setup->memory_max);
     error_clear(&error);
-    int status = rehearse(setup, algo, &heap, progress, &out->result, &error);
+    progress_start(&progress, "%s", label ? label : "");
+    int status = rehearse(setup, algo, &heap, label ? &progress : NULL, &out->result, &error);
+    if (label)
+        progress_hide(&progress);
     out->done = status == HEARTH_OK;
     out->failed =
         status && status != HEARTH_LIMIT && status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED;

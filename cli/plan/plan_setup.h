@@ -47,6 +47,10 @@ void plan_setup_fini(struct plan_setup *setup);
 
 /* The call as one rank makes it. */
 struct plan_call plan_setup_call(const struct plan_setup *setup, enum hearth_algo algo, int rank);
+/* What auto stands for here, or the algorithm itself. ARGS_GO, or the exit code after a message. */
+int plan_setup_choose(const struct plan_setup *setup, const struct usage *usage, enum hearth_algo algo,
+                      enum hearth_algo *chosen);
+double plan_setup_price(const struct plan_setup *setup, enum hearth_algo algo); /* not finite: none */
 /* Bytes on one rank: of the whole buffer, as rounded to elements and parts. */
 size_t plan_setup_bytes(const struct plan_setup *setup);
 /* Seconds no algorithm can go below: the busiest port at full rate. 0 where there is no such bound. */
@@ -65,8 +69,8 @@ int MUST_CHECK plan_setup_write(const struct plan_setup *setup, enum hearth_algo
 void plan_setup_free(struct plan *plans, int count);
 
 /* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried.
- * `progress` is shown; NULL: nothing is. */
-void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
+ * `label`: how far it is is shown so; NULL: nothing is. */
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, const char *label,
                          struct rehearsal *out);
 
 /* Names by index for ARG_CHOICE. */

@@ -97,11 +97,17 @@ int listing_close(struct listing *listing, int code)
     return doc && !doc_close(doc) ? EXIT_FAILED_CHECK : code;
 }
 
+json_t *json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    return value ? value : json_string("?");
+}
+
 int listing_one(int argc, char **argv, json_t *row)
 {
     struct listing listing = {.columns = NULL};
     if (!row) {
-        fprintf(stderr, "hearth: no JSON: no memory, or a text that is not UTF-8\n");
+        fprintf(stderr, "hearth: no memory for the JSON output\n");
         return EXIT_FAILED_CHECK;
     }
     if (!listing_open(&listing, true, argc, argv))

@@ -53,6 +53,9 @@ void listing_row(const struct listing *listing, json_t *row); /* takes the row o
 /* Prints the JSON, if there is any. `code`, or EXIT_FAILED_CHECK after a message. */
 int listing_close(struct listing *listing, int code);
 
+/* A new string, "?" for what is not UTF-8: that has no place in JSON. */
+json_t *json_text(const char *text);
+
 /* A document with this one row, which it takes over. EXIT_GOOD, or EXIT_FAILED_CHECK after a message. */
 int listing_one(int argc, char **argv, json_t *row);
 

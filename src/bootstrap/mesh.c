@@ -88,9 +88,9 @@ static int side_init(struct mesh *mesh, int rank, struct error *error)
 
 /* What we keep needs no place among the lines; so the lower rank always has an answer, and the pairs of a
  * large cluster cannot wait for each other in a circle. */
-static void incoming_welcome(struct mesh *mesh, const struct incoming *incoming)
+static void incoming_welcome(struct mesh *mesh, const struct half_open_incoming *incoming,
+                             const struct greeting *g)
 {
-    const struct greeting *g = &incoming->greeting;
     struct line *place = line_find(mesh);
     struct line line = {
         .state = LINE_OFFERED,
@@ -123,14 +123,14 @@ static void incoming_welcome(struct mesh *mesh, const struct incoming *incoming)
         line_close(&line);
 }
 
-static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
+static void incoming_meet(struct mesh *mesh, const struct half_open_incoming *incoming,
+                          const struct greeting *g)
 {
-    const struct greeting *g = &incoming->greeting;
     const struct roster *r = mesh->roster;
 
     bool known = g->from < (uint32_t)r->size && g->from_instance == r->members[g->from].id.instance;
     if (known && mesh_proven(mesh, incoming->stream, (int)g->from)) {
-        incoming_welcome(mesh, incoming);
+        incoming_welcome(mesh, incoming, g);
         return;
     }
     char why[MESH_REASON_MAX];
@@ -218,13 +218,14 @@ static void mesh_sleep(struct mesh *mesh)
 static int mesh_run(struct mesh *mesh, struct error *error)
 {
     for (;;) {
-        struct incoming incoming;
+        struct half_open_incoming incoming;
+        struct greeting greeting;
         struct dial_event event;
 
         mesh->now_ns = clock_real();
         half_open_pump(mesh->setup->listener->half_open, mesh->now_ns);
-        while (listener_take(mesh->setup->listener, &incoming))
-            incoming_meet(mesh, &incoming);
+        while (listener_take(mesh->setup->listener, &incoming, &greeting))
+            incoming_meet(mesh, &incoming, &greeting);
         for (int i = 0; i < LINES_MAX; i++)
             if (mesh->lines[i].ready && mesh->lines[i].state != LINE_FREE)
                 line_hear(mesh, &mesh->lines[i]);

@@ -78,20 +78,20 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
 }
 
 /* What was said may hold the secret. */
-static void out_wipe(struct registrant *g)
+static void out_wipe(struct registrant *c)
 {
-    if (g->out.bytes)
-        wipe(g->out.bytes, g->out.room);
+    if (c->out.bytes)
+        wipe(c->out.bytes, c->out.room);
 }
 
-static void incoming_free(struct registrant *g)
+static void incoming_free(struct registrant *c)
 {
-    if (!g)
+    if (!c)
         return;
-    out_wipe(g);
-    message_queue_fini(&g->out);
-    message_reader_fini(&g->in);
-    heap_free(g);
+    out_wipe(c);
+    message_queue_fini(&c->out);
+    message_reader_fini(&c->in);
+    heap_free(c);
 }
 
 void rendezvous_close(struct rendezvous *r)
@@ -128,25 +128,25 @@ bool rendezvous_quiet(const struct rendezvous *r)
 
 /* ---- output ---- */
 
-static void incoming_tell(struct registrant *g, uint8_t kind, const void *payload, size_t len)
+static void incoming_tell(struct registrant *c, uint8_t kind, const void *payload, size_t len)
 {
-    bool fits = message_queue_put(&g->out, kind, payload, len);
+    bool fits = message_queue_put(&c->out, kind, payload, len);
 
     assert(fits); /* room was taken when it came */
     (void)fits;
 }
 
-static void incoming_tell_roster(struct rendezvous *r, struct registrant *g)
+static void incoming_tell_roster(struct rendezvous *r, struct registrant *c)
 {
-    struct meeting_place place = {r->cluster, (uint32_t)g->rank, (uint32_t)r->setup.size};
+    struct meeting_place place = {r->cluster, (uint32_t)c->rank, (uint32_t)r->setup.size};
     uint8_t head[MEETING_PLACE_LEN];
 
-    assert(message_queue_len(&g->out) == 0);
+    assert(message_queue_len(&c->out) == 0);
     size_t len = meeting_place_encode(&place, head, sizeof head);
-    bool fits = message_queue_put_shared(&g->out, MEETING_ROSTER, head, len, r->roster, r->roster_len);
+    bool fits = message_queue_put_shared(&c->out, MEETING_ROSTER, head, len, r->roster, r->roster_len);
     assert(fits);
     (void)fits;
-    g->ready = false;
+    c->ready = false;
 }
 
 size_t rendezvous_output(const struct rendezvous *r, int conn, const uint8_t **bytes)
@@ -156,21 +156,21 @@ size_t rendezvous_output(const struct rendezvous *r, int conn, const uint8_t **b
 
 /* ---- members come and go ---- */
 
-static void incoming_leave(struct rendezvous *r, struct registrant *g, uint64_t now_ns)
+static void incoming_leave(struct rendezvous *r, struct registrant *c, uint64_t now_ns)
 {
-    r->members -= g->state == MEMBER;
-    g->state = LEAVING;
-    g->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
+    r->members -= c->state == MEMBER;
+    c->state = LEAVING;
+    c->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
 }
 
-static void incoming_refuse(struct rendezvous *r, struct registrant *g, const struct error *error,
+static void incoming_refuse(struct rendezvous *r, struct registrant *c, const struct error *error,
                             uint64_t now_ns)
 {
     uint8_t payload[8 + ERROR_TEXT_MAX];
     size_t len = error_encode(error, payload, sizeof payload);
 
-    incoming_tell(g, MEETING_REFUSE, payload, len);
-    incoming_leave(r, g, now_ns);
+    incoming_tell(c, MEETING_REFUSE, payload, len);
+    incoming_leave(r, c, now_ns);
 }
 
 /* Ends the meeting for all members. */
@@ -185,20 +185,20 @@ static void meeting_fail(struct rendezvous *r, const struct error *error, uint64
 }
 
 /* A member that leaves before GO frees its place. */
-static void incoming_drop(struct rendezvous *r, struct registrant *g)
+static void incoming_drop(struct rendezvous *r, struct registrant *c)
 {
-    if (g->state == MEMBER) {
+    if (c->state == MEMBER) {
         r->members--;
         if (r->phase == AGREEING)
             r->phase = GATHERING;
         log_write(&r->setup.log, HEARTH_LOG_INFO, "HEARTH-LEFT",
                   "process %u on %s left before all had agreed: its place is free again",
-                  (unsigned)g->member.process, g->member.name);
+                  (unsigned)c->member.process, c->member.name);
     }
-    out_wipe(g);
-    message_queue_clear(&g->out); /* a roster that it shares may be replaced before it is closed */
-    g->state = UNREGISTERED;
-    g->gone = true;
+    out_wipe(c);
+    message_queue_clear(&c->out); /* a roster that it shares may be replaced before it is closed */
+    c->state = UNREGISTERED;
+    c->gone = true;
 }
 
 /* Which connection asked for which rank, -1: none; gives how many did. */
@@ -209,10 +209,10 @@ static int ranks_given(struct rendezvous *r)
     for (int rank = 0; rank < r->setup.size; rank++)
         r->ranks[rank] = -1;
     for (int i = 0; i < r->limit; i++) {
-        const struct registrant *g = member_at(r, i);
-        if (!g || g->wanted < 0)
+        const struct registrant *c = member_at(r, i);
+        if (!c || c->wanted < 0)
             continue;
-        r->ranks[g->wanted] = i;
+        r->ranks[c->wanted] = i;
         given++;
     }
     return given;
@@ -227,9 +227,9 @@ static void ranks_assign(struct rendezvous *r)
         if (r->ranks[rank] >= 0)
             continue;
         for (int i = 0; i < r->limit; i++) {
-            const struct registrant *g = member_at(r, i);
-            if (g && g->wanted < 0 && g->rank < 0 && g->order < first) {
-                first = g->order;
+            const struct registrant *c = member_at(r, i);
+            if (c && c->wanted < 0 && c->rank < 0 && c->order < first) {
+                first = c->order;
                 r->ranks[rank] = i;
             }
         }
@@ -301,9 +301,9 @@ static struct registrant *oldest_leaving(const struct rendezvous *r)
     struct registrant *oldest = NULL;
 
     for (int i = 0; i < r->limit; i++) {
-        struct registrant *g = r->incoming[i];
-        if (g && g->state == LEAVING && !g->gone && (!oldest || g->order < oldest->order))
-            oldest = g;
+        struct registrant *c = r->incoming[i];
+        if (c && c->state == LEAVING && !c->gone && (!oldest || c->order < oldest->order))
+            oldest = c;
     }
     return oldest;
 }
@@ -317,23 +317,23 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
         place++;
     if (place == r->limit)
         return HEARTH_LIMIT;
-    struct registrant *g = heap_alloc(r->setup.heap, 1, sizeof *g);
-    if (!g)
+    struct registrant *c = heap_alloc(r->setup.heap, 1, sizeof *c);
+    if (!c)
         return HEARTH_NO_MEMORY;
-    message_reader_init(&g->in, r->setup.heap, &meeting_to_rendezvous);
-    message_queue_init(&g->out, r->setup.heap, OUT_MAX);
-    if (!message_reader_reserve(&g->in, MEETING_SMALL_MAX) || !message_queue_reserve(&g->out, OUT_MAX)) {
-        incoming_free(g);
+    message_reader_init(&c->in, r->setup.heap, &meeting_to_rendezvous);
+    message_queue_init(&c->out, r->setup.heap, OUT_MAX);
+    if (!message_reader_reserve(&c->in, MEETING_SMALL_MAX) || !message_queue_reserve(&c->out, OUT_MAX)) {
+        incoming_free(c);
         return HEARTH_NO_MEMORY;
     }
-    g->origin = *origin;
-    g->order = ++r->orders;
-    g->wanted = g->rank = RANK_NONE;
-    g->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
+    c->origin = *origin;
+    c->order = ++r->orders;
+    c->wanted = c->rank = RANK_NONE;
+    c->deadline_ns = now_ns + RENDEZVOUS_LEAVE_NS;
     struct registrant *oldest = r->open + 1 == r->limit ? oldest_leaving(r) : NULL;
     if (oldest)
         oldest->gone = true;
-    r->incoming[place] = g;
+    r->incoming[place] = c;
     r->open++;
     *conn = place;
     return HEARTH_OK;
@@ -419,12 +419,12 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
                              host, text);
     }
     for (int i = 0; in->rank >= 0 && i < r->limit; i++) {
-        const struct registrant *g = member_at(r, i);
-        if (g && g->wanted == in->rank)
+        const struct registrant *c = member_at(r, i);
+        if (c && c->wanted == in->rank)
             return error_because(
                 error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
                 "rendezvous: rank %d was given twice: to process %u on %s and to process %u on %s",
-                (int)in->rank, (unsigned)g->member.process, g->member.name, process, host);
+                (int)in->rank, (unsigned)c->member.process, c->member.name, process, host);
     }
     return HEARTH_OK;
 }
@@ -451,43 +451,43 @@ static int register_refuse(const struct rendezvous *r, const struct meeting_regi
 static void member_replace(struct rendezvous *r, const struct peer_info *m)
 {
     for (int i = 0; i < r->limit; i++) {
-        struct registrant *g = member_at(r, i);
-        if (g && identity_equal(&g->member.id, &m->id))
-            incoming_drop(r, g);
+        struct registrant *c = member_at(r, i);
+        if (c && identity_equal(&c->member.id, &m->id))
+            incoming_drop(r, c);
     }
 }
 
-static void incoming_welcome(const struct rendezvous *r, struct registrant *g)
+static void incoming_welcome(const struct rendezvous *r, struct registrant *c)
 {
     struct meeting_welcome welcome = {.present = (uint32_t)r->members, .size = (uint32_t)r->setup.size};
     uint8_t payload[MEETING_WELCOME_MAX];
 
-    if (r->setup.secret && g->origin.local) {
+    if (r->setup.secret && c->origin.local) {
         welcome.has_secret = true;
         memcpy(welcome.secret, r->setup.secret, sizeof welcome.secret);
     }
-    incoming_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof payload));
+    incoming_tell(c, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof payload));
     wipe(&welcome, sizeof welcome);
     wipe(payload, sizeof payload);
 }
 
-static void incoming_register(struct rendezvous *r, struct registrant *g, const struct meeting_register *in,
+static void incoming_register(struct rendezvous *r, struct registrant *c, const struct meeting_register *in,
                               uint64_t now_ns)
 {
     struct error error;
 
-    if (register_trust(&r->setup, g->origin.peer, in, &error) != HEARTH_OK) {
-        admission_log_complain(r->setup.admissions, &g->origin.from, error.text);
-        incoming_refuse(r, g, &error, now_ns);
+    if (register_trust(&r->setup, c->origin.peer, in, &error) != HEARTH_OK) {
+        admission_log_complain(r->setup.admissions, &c->origin.from, error.text);
+        incoming_refuse(r, c, &error, now_ns);
         return;
     }
     if (register_refuse(r, in, &error) != HEARTH_OK) {
-        incoming_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, c, &error, now_ns);
         return;
     }
     member_replace(r, &in->member);
     if (register_check(r, in, &error) != HEARTH_OK) {
-        incoming_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, c, &error, now_ns);
         meeting_fail(r, &error, now_ns);
         return;
     }
@@ -495,22 +495,22 @@ static void incoming_register(struct rendezvous *r, struct registrant *g, const 
         error_set(&error, HEARTH_LIMIT, RANK_NONE,
                   "rendezvous: all %d places are taken, process %u on %s is one too many", r->setup.size,
                   (unsigned)in->member.process, in->member.name);
-        incoming_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, c, &error, now_ns);
         return;
     }
-    g->state = MEMBER;
-    g->order = ++r->orders;
-    g->wanted = in->rank;
-    g->member = in->member;
-    g->deadline_ns = now_ns + in->patience_ms * NS_PER_MS;
+    c->state = MEMBER;
+    c->order = ++r->orders;
+    c->wanted = in->rank;
+    c->member = in->member;
+    c->deadline_ns = now_ns + in->patience_ms * NS_PER_MS;
     r->members++;
-    incoming_welcome(r, g);
+    incoming_welcome(r, c);
 }
 
 /* ---- input ---- */
 
 /* A member that cannot be one: the others would wait for it in vain. */
-static bool incoming_object(struct rendezvous *r, const struct registrant *g, const uint8_t *payload,
+static bool incoming_object(struct rendezvous *r, const struct registrant *c, const uint8_t *payload,
                             size_t len, uint64_t now_ns)
 {
     struct error why;
@@ -518,65 +518,65 @@ static bool incoming_object(struct rendezvous *r, const struct registrant *g, co
 
     if (error_decode(&why, payload, len) != HEARTH_OK)
         return false;
-    if (g->wanted >= 0)
-        snprintf(rank, sizeof rank, "rank %d, ", g->wanted);
-    why.rank = g->wanted;
+    if (c->wanted >= 0)
+        snprintf(rank, sizeof rank, "rank %d, ", c->wanted);
+    why.rank = c->wanted;
     error_wrap(&why, &why, "rendezvous: %sprocess %u on %s, cannot take part: %s", rank,
-               (unsigned)g->member.process, g->member.name, why.text);
+               (unsigned)c->member.process, c->member.name, why.text);
     meeting_fail(r, &why, now_ns);
     return true;
 }
 
 /* One whole message; false: this is none of ours. */
-static bool incoming_hear(struct rendezvous *r, struct registrant *g, uint64_t now_ns)
+static bool incoming_hear(struct rendezvous *r, struct registrant *c, uint64_t now_ns)
 {
-    const uint8_t *payload = g->in.payload;
-    size_t len = g->in.header.len;
-    uint8_t kind = g->in.header.kind;
+    const uint8_t *payload = c->in.payload;
+    size_t len = c->in.header.len;
+    uint8_t kind = c->in.header.kind;
     struct meeting_register in;
     uint64_t cluster;
 
-    if (g->state == UNREGISTERED && kind == MEETING_REGISTER) {
+    if (c->state == UNREGISTERED && kind == MEETING_REGISTER) {
         if (meeting_register_decode(&in, payload, len) != HEARTH_OK)
             return false;
-        incoming_register(r, g, &in, now_ns);
+        incoming_register(r, c, &in, now_ns);
         return true;
     }
-    if (g->state == MEMBER && kind == MEETING_REFUSE)
-        return incoming_object(r, g, payload, len, now_ns);
-    if (g->state != MEMBER || kind != MEETING_READY ||
+    if (c->state == MEMBER && kind == MEETING_REFUSE)
+        return incoming_object(r, c, payload, len, now_ns);
+    if (c->state != MEMBER || kind != MEETING_READY ||
         meeting_cluster_decode(&cluster, payload, len) != HEARTH_OK)
-        return g->state == LEAVING;
-    g->ready = cluster == r->cluster; /* else it speaks of an earlier roster */
+        return c->state == LEAVING;
+    c->ready = cluster == r->cluster; /* else it speaks of an earlier roster */
     meeting_try_go(r, now_ns);
     return true;
 }
 
 void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns)
 {
-    struct registrant *g = r->incoming[conn];
+    struct registrant *c = r->incoming[conn];
     struct reader in = reader_of(bytes, len);
     const char *what;
 
-    while (!g->gone && reader_left(&in) > 0) {
-        int status = message_reader_feed(&g->in, &in, &what);
+    while (!c->gone && reader_left(&in) > 0) {
+        int status = message_reader_feed(&c->in, &in, &what);
         if (status == HEARTH_PENDING)
             return;
-        if (status != HEARTH_OK || !incoming_hear(r, g, now_ns))
-            incoming_drop(r, g);
-        message_reader_next(&g->in);
+        if (status != HEARTH_OK || !incoming_hear(r, c, now_ns))
+            incoming_drop(r, c);
+        message_reader_next(&c->in);
     }
     meeting_try_roster(r, now_ns);
 }
 
 void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns)
 {
-    struct registrant *g = r->incoming[conn];
+    struct registrant *c = r->incoming[conn];
 
-    message_queue_sent(&g->out, len);
-    if (message_queue_len(&g->out) > 0)
+    message_queue_sent(&c->out, len);
+    if (message_queue_len(&c->out) > 0)
         return;
-    out_wipe(g);
+    out_wipe(c);
     meeting_try_roster(r, now_ns);
 }
 
@@ -615,12 +615,12 @@ static void missing_error(struct rendezvous *r, struct error *error)
 static void unready_error(struct rendezvous *r, struct error *error)
 {
     for (int rank = 0; rank < r->setup.size; rank++) {
-        const struct registrant *g = r->incoming[r->ranks[rank]];
-        if (g->ready)
+        const struct registrant *c = r->incoming[r->ranks[rank]];
+        if (c->ready)
             continue;
         error_set(error, HEARTH_TIMEOUT, rank,
                   "rendezvous: rank %d (process %u on %s) did not confirm the roster before the deadline",
-                  rank, (unsigned)g->member.process, g->member.name);
+                  rank, (unsigned)c->member.process, c->member.name);
         return;
     }
 }

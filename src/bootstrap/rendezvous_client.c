@@ -29,37 +29,37 @@ void roster_fini(struct roster *roster)
 
 /* ---- out ---- */
 
-int rendezvous_client_init(struct rendezvous_client *a, const struct roster_setup *setup, int rank)
+int rendezvous_client_init(struct rendezvous_client *c, const struct roster_setup *setup, int rank)
 {
-    *a = (struct rendezvous_client){.setup = setup, .rank = rank};
-    message_reader_init(&a->in, setup->heap, &meeting_to_member);
-    message_queue_init(&a->out, setup->heap, OUT_MAX);
-    return message_queue_reserve(&a->out, OUT_MAX) ? HEARTH_OK : HEARTH_NO_MEMORY;
+    *c = (struct rendezvous_client){.setup = setup, .rank = rank};
+    message_reader_init(&c->in, setup->heap, &meeting_to_member);
+    message_queue_init(&c->out, setup->heap, OUT_MAX);
+    return message_queue_reserve(&c->out, OUT_MAX) ? HEARTH_OK : HEARTH_NO_MEMORY;
 }
 
 /* A welcome has the secret in it. */
-static void in_wipe(struct rendezvous_client *a)
+static void in_wipe(struct rendezvous_client *c)
 {
-    if (a->in.payload)
-        wipe(a->in.payload, a->in.room);
+    if (c->in.payload)
+        wipe(c->in.payload, c->in.room);
 }
 
-void rendezvous_client_fini(struct rendezvous_client *a)
+void rendezvous_client_fini(struct rendezvous_client *c)
 {
-    in_wipe(a);
-    wipe(a->secret, sizeof a->secret);
-    message_reader_fini(&a->in);
-    message_queue_fini(&a->out);
-    roster_fini(&a->roster);
+    in_wipe(c);
+    wipe(c->secret, sizeof c->secret);
+    message_reader_fini(&c->in);
+    message_queue_fini(&c->out);
+    roster_fini(&c->roster);
 }
 
 /* Instead of going on: all are told why. False: too much is unsent. */
-static bool out_object(struct rendezvous_client *a)
+static bool out_object(struct rendezvous_client *c)
 {
     uint8_t payload[8 + ERROR_TEXT_MAX];
 
-    return message_queue_put(&a->out, MEETING_REFUSE, payload,
-                             error_encode(&a->objection, payload, sizeof payload));
+    return message_queue_put(&c->out, MEETING_REFUSE, payload,
+                             error_encode(&c->objection, payload, sizeof payload));
 }
 
 /* A little less than we really wait, so that the rendezvous can still name the missing members. */
@@ -71,14 +71,14 @@ static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
     return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
+void rendezvous_client_begin(struct rendezvous_client *c, uint64_t now_ns)
 {
-    const struct roster_setup *s = a->setup;
+    const struct roster_setup *s = c->setup;
     uint8_t payload[MEETING_SMALL_MAX];
     struct meeting_register r = {
         .version_min = FRAME_VERSION,
         .version_max = FRAME_VERSION,
-        .rank = a->rank,
+        .rank = c->rank,
         .size = (uint32_t)s->size,
         .patience_ms = patience_ms(now_ns, s->deadline_ns),
         .settings = s->settings,
@@ -89,47 +89,47 @@ void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
     snprintf(r.settings_text, sizeof r.settings_text, "%s", s->settings_text);
     if (s->credentials)
         memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof r.space);
-    a->welcomed = a->refused = false;
-    message_reader_next(&a->in);
-    message_queue_clear(&a->out);
-    roster_fini(&a->roster);
-    bool fits = message_queue_put(&a->out, MEETING_REGISTER, payload,
+    c->welcomed = c->refused = false;
+    message_reader_next(&c->in);
+    message_queue_clear(&c->out);
+    roster_fini(&c->roster);
+    bool fits = message_queue_put(&c->out, MEETING_REGISTER, payload,
                                   meeting_register_encode(&r, payload, sizeof payload)) &&
-                (a->objection.status == HEARTH_OK || out_object(a));
+                (c->objection.status == HEARTH_OK || out_object(c));
     assert(fits); /* room was taken for all of it */
     (void)fits;
 }
 
-struct iovec rendezvous_client_output(const struct rendezvous_client *a)
+struct iovec rendezvous_client_output(const struct rendezvous_client *c)
 {
     const uint8_t *bytes = NULL;
-    size_t len = message_queue_front(&a->out, SIZE_MAX, &bytes);
+    size_t len = message_queue_front(&c->out, SIZE_MAX, &bytes);
 
     return (struct iovec){.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
 }
 
-void rendezvous_client_sent(struct rendezvous_client *a, size_t len)
+void rendezvous_client_sent(struct rendezvous_client *c, size_t len)
 {
-    message_queue_sent(&a->out, len);
+    message_queue_sent(&c->out, len);
 }
 
 /* ---- in ---- */
 
 /* Whether a roster speaks of us, and gives us what we asked for. */
-static bool place_fits(const struct rendezvous_client *a, const struct meeting_place *p,
+static bool place_fits(const struct rendezvous_client *c, const struct meeting_place *p,
                        const struct peer_info *members)
 {
-    return p->size == (uint32_t)a->setup->size && (a->rank < 0 || p->rank == (uint32_t)a->rank) &&
-           identity_equal(&members[p->rank].id, &a->setup->self.id);
+    return p->size == (uint32_t)c->setup->size && (c->rank < 0 || p->rank == (uint32_t)c->rank) &&
+           identity_equal(&members[p->rank].id, &c->setup->self.id);
 }
 
 /* The secret must come where it is handed out, and nowhere else; one that we had before must be the same. */
-static int secret_check(const struct rendezvous_client *a, const struct meeting_welcome *w,
+static int secret_check(const struct rendezvous_client *c, const struct meeting_welcome *w,
                         struct error *error)
 {
-    const struct credentials *own = a->setup->credentials;
+    const struct credentials *own = c->setup->credentials;
 
-    if (w->has_secret != a->wants_secret)
+    if (w->has_secret != c->wants_secret)
         return mixed_error(w->has_secret, "this process", error);
     if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
         return error_because(
@@ -140,99 +140,99 @@ static int secret_check(const struct rendezvous_client *a, const struct meeting_
     return HEARTH_OK;
 }
 
-static int hear_welcome(struct rendezvous_client *a, const uint8_t *payload, size_t len, struct error *error)
+static int hear_welcome(struct rendezvous_client *c, const uint8_t *payload, size_t len, struct error *error)
 {
     struct meeting_welcome welcome = {.has_secret = false};
     int status = meeting_welcome_decode(&welcome, payload, len);
 
     if (status == HEARTH_OK) {
-        a->welcomed = true;
-        status = secret_check(a, &welcome, error);
-        a->refused = status != HEARTH_OK;
+        c->welcomed = true;
+        status = secret_check(c, &welcome, error);
+        c->refused = status != HEARTH_OK;
     }
     if (status == HEARTH_OK && welcome.has_secret) {
-        memcpy(a->secret, welcome.secret, sizeof a->secret);
-        a->has_secret = true;
+        memcpy(c->secret, welcome.secret, sizeof c->secret);
+        c->has_secret = true;
     }
     wipe(&welcome, sizeof welcome);
     return status == HEARTH_OK ? HEARTH_PENDING : status;
 }
 
-static int hear_roster(struct rendezvous_client *a, const uint8_t *payload, size_t len)
+static int hear_roster(struct rendezvous_client *c, const uint8_t *payload, size_t len)
 {
-    size_t max = (size_t)a->setup->size;
-    struct peer_info *members = heap_alloc(a->setup->heap, max, sizeof(struct peer_info));
+    size_t max = (size_t)c->setup->size;
+    struct peer_info *members = heap_alloc(c->setup->heap, max, sizeof(struct peer_info));
     struct meeting_place place;
 
     if (!members)
         return HEARTH_NO_MEMORY;
-    if (meeting_roster_decode(&place, members, max, payload, len) || !place_fits(a, &place, members)) {
+    if (meeting_roster_decode(&place, members, max, payload, len) || !place_fits(c, &place, members)) {
         heap_free(members);
         return HEARTH_PROTOCOL;
     }
-    members[place.rank] = a->setup->self; /* with what does not travel */
-    roster_fini(&a->roster);
-    a->roster = (struct roster){
+    members[place.rank] = c->setup->self; /* with what does not travel */
+    roster_fini(&c->roster);
+    c->roster = (struct roster){
         .cluster = place.cluster, .rank = (int)place.rank, .size = (int)place.size, .members = members};
-    if (roster_files_check(&a->roster, a->setup->channels, &a->objection) != HEARTH_OK)
-        return out_object(a) ? HEARTH_PENDING : HEARTH_PROTOCOL;
+    if (roster_files_check(&c->roster, c->setup->channels, &c->objection) != HEARTH_OK)
+        return out_object(c) ? HEARTH_PENDING : HEARTH_PROTOCOL;
     uint8_t ready[8];
     size_t ready_len = meeting_cluster_encode(place.cluster, ready, sizeof ready);
-    return message_queue_put(&a->out, MEETING_READY, ready, ready_len) ? HEARTH_PENDING : HEARTH_PROTOCOL;
+    return message_queue_put(&c->out, MEETING_READY, ready, ready_len) ? HEARTH_PENDING : HEARTH_PROTOCOL;
 }
 
-static int hear_go(const struct rendezvous_client *a, const uint8_t *payload, size_t len)
+static int hear_go(const struct rendezvous_client *c, const uint8_t *payload, size_t len)
 {
     uint64_t cluster;
 
-    if (!a->roster.members || meeting_cluster_decode(&cluster, payload, len) != HEARTH_OK)
+    if (!c->roster.members || meeting_cluster_decode(&cluster, payload, len) != HEARTH_OK)
         return HEARTH_PROTOCOL;
-    return cluster == a->roster.cluster ? HEARTH_OK : HEARTH_PROTOCOL;
+    return cluster == c->roster.cluster ? HEARTH_OK : HEARTH_PROTOCOL;
 }
 
-static int hear(struct rendezvous_client *a, struct error *error)
+static int hear(struct rendezvous_client *c, struct error *error)
 {
-    const uint8_t *payload = a->in.payload;
-    size_t len = a->in.header.len;
+    const uint8_t *payload = c->in.payload;
+    size_t len = c->in.header.len;
     struct error refusal;
 
-    switch (a->in.header.kind) {
+    switch (c->in.header.kind) {
     case MEETING_WELCOME:
-        return hear_welcome(a, payload, len, error);
+        return hear_welcome(c, payload, len, error);
     case MEETING_ROSTER:
-        return hear_roster(a, payload, len);
+        return hear_roster(c, payload, len);
     case MEETING_GO:
-        return hear_go(a, payload, len);
+        return hear_go(c, payload, len);
     default:
         if (error_decode(&refusal, payload, len) != HEARTH_OK)
             return HEARTH_PROTOCOL;
-        a->refused = true;
+        c->refused = true;
         *error = refusal;
         return refusal.status;
     }
 }
 
-int rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size_t len, struct error *error)
+int rendezvous_client_input(struct rendezvous_client *c, const void *bytes, size_t len, struct error *error)
 {
     struct reader in = reader_of(bytes, len);
     const char *what = "";
     int status = HEARTH_PENDING;
 
     while (status == HEARTH_PENDING && reader_left(&in) > 0) {
-        status = message_reader_feed(&a->in, &in, &what);
+        status = message_reader_feed(&c->in, &in, &what);
         if (status == HEARTH_PENDING)
             return status;
         if (status == HEARTH_OK) {
             what = "a message that does not fit";
-            status = hear(a, error);
+            status = hear(c, error);
         }
-        in_wipe(a);
-        message_reader_next(&a->in);
+        in_wipe(c);
+        message_reader_next(&c->in);
     }
-    if (status == HEARTH_NO_MEMORY && !a->refused)
+    if (status == HEARTH_NO_MEMORY && !c->refused)
         return error_set(error, status, RANK_NONE, "rendezvous: no memory for the roster of %d members",
-                         a->setup->size);
-    if (status == HEARTH_PROTOCOL && !a->refused)
+                         c->setup->size);
+    if (status == HEARTH_PROTOCOL && !c->refused)
         return error_because(error, HEARTH_REASON_NOT_HEARTH, status, RANK_NONE,
                              "what answers there is not a rendezvous of Hearth (%s)", what);
     return status;

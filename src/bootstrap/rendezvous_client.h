@@ -22,15 +22,15 @@ struct rendezvous_client {
 };
 
 /* `setup` is lent. HEARTH_NO_MEMORY. */
-int MUST_CHECK rendezvous_client_init(struct rendezvous_client *a, const struct roster_setup *setup,
+int MUST_CHECK rendezvous_client_init(struct rendezvous_client *c, const struct roster_setup *setup,
                                       int rank);
-void rendezvous_client_fini(struct rendezvous_client *a);
+void rendezvous_client_fini(struct rendezvous_client *c);
 /* Begins on a new connection. */
-void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns);
+void rendezvous_client_begin(struct rendezvous_client *c, uint64_t now_ns);
 /* What is to be sent, length 0: nothing; how much of it was. */
-struct iovec rendezvous_client_output(const struct rendezvous_client *a);
-void rendezvous_client_sent(struct rendezvous_client *a, size_t len);
-/* HEARTH_OK: GO has come and a->roster is agreed. HEARTH_PENDING. Anything else: the connection is of no
+struct iovec rendezvous_client_output(const struct rendezvous_client *c);
+void rendezvous_client_sent(struct rendezvous_client *c, size_t len);
+/* HEARTH_OK: GO has come and c->roster is agreed. HEARTH_PENDING. Anything else: the connection is of no
  * use, and why: refused by the rendezvous, or HEARTH_PROTOCOL because this is not a rendezvous. */
-int MUST_CHECK rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size_t len,
+int MUST_CHECK rendezvous_client_input(struct rendezvous_client *c, const void *bytes, size_t len,
                                        struct error *error);

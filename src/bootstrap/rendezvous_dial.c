@@ -14,18 +14,18 @@
 
 static void request(void *arg, const struct dial_target *target, struct dial_request *out)
 {
-    const struct rendezvous_dial *c = arg;
-    const struct sock_addr *addr = &c->addrs[target->key];
+    const struct rendezvous_dial *d = arg;
+    const struct sock_addr *addr = &d->addrs[target->key];
     bool local = sock_addr_family(addr) == SOCK_UNIX;
 
     *out = (struct dial_request){
         .addr = *addr,
-        .credentials = local ? NULL : c->setup->credentials,
+        .credentials = local ? NULL : d->setup->credentials,
         .to = {.kind = KNOCK_OPEN}, /* the roster will name it */
     };
 }
 
-int rendezvous_dial_init(struct rendezvous_dial *c, struct rendezvous_client *client,
+int rendezvous_dial_init(struct rendezvous_dial *d, struct rendezvous_client *client,
                          const struct sock_addr *addrs, int count, uint64_t seed)
 {
     struct dialer_setup dialer = {
@@ -40,38 +40,38 @@ int rendezvous_dial_init(struct rendezvous_dial *c, struct rendezvous_client *cl
         .seed = seed,
     };
 
-    *c = (struct rendezvous_dial){.setup = client->setup, .client = client, .addrs = addrs, .chosen = -1};
-    error_clear(&c->last);
-    int status = dial_driver_open(&c->driver, c->setup->heap, &dialer, request, c);
+    *d = (struct rendezvous_dial){.setup = client->setup, .client = client, .addrs = addrs, .chosen = -1};
+    error_clear(&d->last);
+    int status = dial_driver_open(&d->driver, d->setup->heap, &dialer, request, d);
     for (int i = 0; i < count; i++) {
-        dial_target_init(&c->targets[i], (uint32_t)i);
-        dialer_want(&c->driver.dialer, &c->targets[i], 0);
+        dial_target_init(&d->targets[i], (uint32_t)i);
+        dialer_want(&d->driver.dialer, &d->targets[i], 0);
     }
     return status;
 }
 
-void rendezvous_dial_close(struct rendezvous_dial *c)
+void rendezvous_dial_close(struct rendezvous_dial *d)
 {
-    secure_stream_close(c->stream);
-    c->stream = NULL;
-    c->chosen = -1;
-    dial_driver_close(&c->driver);
+    secure_stream_close(d->stream);
+    d->stream = NULL;
+    d->chosen = -1;
+    dial_driver_close(&d->driver);
 }
 
 /* ---- talking ---- */
 
-static void line_send(struct rendezvous_dial *c)
+static void line_send(struct rendezvous_dial *d)
 {
-    struct iovec piece = rendezvous_client_output(c->client);
+    struct iovec piece = rendezvous_client_output(d->client);
 
-    if (piece.iov_len > 0 && secure_stream_send(c->stream, piece.iov_base, piece.iov_len))
-        rendezvous_client_sent(c->client, piece.iov_len);
+    if (piece.iov_len > 0 && secure_stream_send(d->stream, piece.iov_base, piece.iov_len))
+        rendezvous_client_sent(d->client, piece.iov_len);
 }
 
 /* Reads first: the last message of a peer says more than that it closed. `said` may have a text. */
-static int line_move(struct rendezvous_dial *c, struct error *said)
+static int line_move(struct rendezvous_dial *d, struct error *said)
 {
-    struct secure_stream *stream = c->stream;
+    struct secure_stream *stream = d->stream;
     uint8_t bytes[READ_BYTES];
 
     int status = secure_stream_pump(stream, said);
@@ -84,89 +84,89 @@ static int line_move(struct rendezvous_dial *c, struct error *said)
     if (len < 0 || (len == 0 && status != HEARTH_OK))
         return HEARTH_PEER_LOST;
     if (len > 0) {
-        status = rendezvous_client_input(c->client, bytes, (size_t)len, said);
+        status = rendezvous_client_input(d->client, bytes, (size_t)len, said);
         wipe(bytes, (size_t)len);
         if (status != HEARTH_PENDING)
             return status;
     }
-    line_send(c);
+    line_send(d);
     return HEARTH_PENDING;
 }
 
 /* Whether what closed is one, and is worth coming again as long as there is time: it has died, and another
  * may take its place; or strangers keep it busy, or have pushed us out. */
-static bool is_rendezvous(const struct rendezvous_dial *c, const struct error *said)
+static bool is_rendezvous(const struct rendezvous_dial *d, const struct error *said)
 {
-    return c->client->welcomed || (c->stream && secure_stream_peer(c->stream)) ||
+    return d->client->welcomed || (d->stream && secure_stream_peer(d->stream)) ||
            said->reason == HEARTH_REASON_BUSY || said->reason == HEARTH_REASON_PEER_CLOSED;
 }
 
 /* The chosen connection has ended. A listener that does not behave like a rendezvous is dialled a few times
  * only. */
-static int ended(struct rendezvous_dial *c, int status, const struct error *said, struct error *error)
+static int ended(struct rendezvous_dial *d, int status, const struct error *said, struct error *error)
 {
-    bool again = status == HEARTH_PEER_LOST && is_rendezvous(c, said), welcomed = c->client->welcomed;
+    bool again = status == HEARTH_PEER_LOST && is_rendezvous(d, said), welcomed = d->client->welcomed;
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(&c->addrs[c->chosen], text, sizeof text);
+    sock_addr_text(&d->addrs[d->chosen], text, sizeof text);
     if (status == HEARTH_TIMEOUT)
-        error_because(&c->last, HEARTH_REASON_PEER_SILENT, HEARTH_TIMEOUT, RANK_NONE,
+        error_because(&d->last, HEARTH_REASON_PEER_SILENT, HEARTH_TIMEOUT, RANK_NONE,
                       "rendezvous: the listener at %s did not answer for %" PRIu64
                       " ms: is it a rendezvous of Hearth?",
-                      text, c->setup->connect_timeout_ns / NS_PER_MS);
+                      text, d->setup->connect_timeout_ns / NS_PER_MS);
     else if (said->status == HEARTH_OK)
-        error_because(&c->last, welcomed ? HEARTH_REASON_PEER_CLOSED : HEARTH_REASON_NOT_HEARTH, status,
+        error_because(&d->last, welcomed ? HEARTH_REASON_PEER_CLOSED : HEARTH_REASON_NOT_HEARTH, status,
                       RANK_NONE, "rendezvous: %s closed the connection%s", text,
                       welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
     else
-        error_wrap(&c->last, said, "rendezvous: %s: %s%s", text, said->text,
+        error_wrap(&d->last, said, "rendezvous: %s: %s%s", text, said->text,
                    said->reason == HEARTH_REASON_SECRET_DIFFERS
                        ? "; give all members the same (hearth join TOKEN)"
                        : "");
-    c->chosen = -1;
-    if (again || c->bad++ < c->setup->connect_retries)
+    d->chosen = -1;
+    if (again || d->bad++ < d->setup->connect_retries)
         return HEARTH_PENDING;
-    *error = c->last;
+    *error = d->last;
     return error->status;
 }
 
-static int talk(struct rendezvous_dial *c, uint64_t now_ns, struct error *error)
+static int talk(struct rendezvous_dial *d, uint64_t now_ns, struct error *error)
 {
     struct error said;
 
     error_clear(&said);
-    int status = line_move(c, &said);
+    int status = line_move(d, &said);
     if (status == HEARTH_OK)
         return HEARTH_OK;
-    if (status != HEARTH_PENDING && c->client->refused) {
+    if (status != HEARTH_PENDING && d->client->refused) {
         *error = said;
         return status;
     }
-    if (status == HEARTH_PENDING && (c->client->welcomed || now_ns < c->until_ns))
+    if (status == HEARTH_PENDING && (d->client->welcomed || now_ns < d->until_ns))
         return HEARTH_PENDING;
-    dialer_failed(&c->driver.dialer, &c->targets[c->chosen], DIAL_CLOSED, now_ns);
-    status = ended(c, status == HEARTH_PENDING ? HEARTH_TIMEOUT : status, &said, error);
-    secure_stream_close(c->stream);
-    c->stream = NULL;
+    dialer_failed(&d->driver.dialer, &d->targets[d->chosen], DIAL_CLOSED, now_ns);
+    status = ended(d, status == HEARTH_PENDING ? HEARTH_TIMEOUT : status, &said, error);
+    secure_stream_close(d->stream);
+    d->stream = NULL;
     return status;
 }
 
 /* ---- the whole ---- */
 
-static int dialled(struct rendezvous_dial *c, const struct dial_event *event, uint64_t now_ns,
+static int dialled(struct rendezvous_dial *d, const struct dial_event *event, uint64_t now_ns,
                    struct error *error)
 {
     char text[SOCK_TEXT_MAX];
 
     if (event->kind == DIAL_CONNECTED) {
-        c->chosen = (int)event->target->key;
-        c->until_ns = now_ns + c->setup->connect_timeout_ns;
-        c->client->welcomed = false;
+        d->chosen = (int)event->target->key;
+        d->until_ns = now_ns + d->setup->connect_timeout_ns;
+        d->client->welcomed = false;
         return HEARTH_PENDING;
     }
     if (event->kind == DIAL_SECURED) {
-        c->stream = event->stream;
-        rendezvous_client_begin(c->client, now_ns);
+        d->stream = event->stream;
+        rendezvous_client_begin(d->client, now_ns);
         return HEARTH_PENDING;
     }
     sock_addr_text(&event->addr, text, sizeof text);
@@ -175,32 +175,32 @@ static int dialled(struct rendezvous_dial *c, const struct dial_event *event, ui
                          "rendezvous: %s was opened by another user: choose another name", text);
     if (event->error.status == HEARTH_NO_MEMORY)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for a connection");
-    if (c->chosen == (int)event->target->key)
-        return ended(c, event->error.status, &event->error, error);
-    c->last = event->error;
+    if (d->chosen == (int)event->target->key)
+        return ended(d, event->error.status, &event->error, error);
+    d->last = event->error;
     return HEARTH_PENDING;
 }
 
-size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *items, uint64_t *deadline_ns)
+size_t rendezvous_dial_waits(const struct rendezvous_dial *d, struct sock_wait *items, uint64_t *deadline_ns)
 {
-    size_t count = dial_waits(&c->driver, items, RESOLVE_MAX, deadline_ns);
+    size_t count = dial_waits(&d->driver, items, RESOLVE_MAX, deadline_ns);
 
-    if (!c->stream)
+    if (!d->stream)
         return count;
-    items[count] = secure_stream_wait(c->stream);
-    items[count++].want_send |= rendezvous_client_output(c->client).iov_len > 0;
-    if (!c->client->welcomed && c->until_ns < *deadline_ns)
-        *deadline_ns = c->until_ns;
+    items[count] = secure_stream_wait(d->stream);
+    items[count++].want_send |= rendezvous_client_output(d->client).iov_len > 0;
+    if (!d->client->welcomed && d->until_ns < *deadline_ns)
+        *deadline_ns = d->until_ns;
     return count;
 }
 
-int rendezvous_dial_pump(struct rendezvous_dial *c, uint64_t now_ns, struct error *error)
+int rendezvous_dial_pump(struct rendezvous_dial *d, uint64_t now_ns, struct error *error)
 {
     int status = HEARTH_PENDING;
     struct dial_event event;
 
-    dial_pump(&c->driver, now_ns);
-    while (status == HEARTH_PENDING && dial_next(&c->driver, &event))
-        status = dialled(c, &event, now_ns, error);
-    return status == HEARTH_PENDING && c->stream ? talk(c, now_ns, error) : status;
+    dial_pump(&d->driver, now_ns);
+    while (status == HEARTH_PENDING && dial_next(&d->driver, &event))
+        status = dialled(d, &event, now_ns, error);
+    return status == HEARTH_PENDING && d->stream ? talk(d, now_ns, error) : status;
 }

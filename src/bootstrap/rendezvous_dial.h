@@ -20,11 +20,11 @@ struct rendezvous_dial {
 };
 
 /* `addrs` is lent. HEARTH_NO_MEMORY; rendezvous_dial_close is allowed then too. */
-int MUST_CHECK rendezvous_dial_init(struct rendezvous_dial *c, struct rendezvous_client *client,
+int MUST_CHECK rendezvous_dial_init(struct rendezvous_dial *d, struct rendezvous_client *client,
                                     const struct sock_addr *addrs, int count, uint64_t seed);
-void rendezvous_dial_close(struct rendezvous_dial *c);
+void rendezvous_dial_close(struct rendezvous_dial *d);
 #define RENDEZVOUS_DIAL_WAITS_MAX (RESOLVE_MAX + 1)
 /* Writes at most RENDEZVOUS_DIAL_WAITS_MAX items, gives their number. */
-size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *items, uint64_t *deadline_ns);
-/* As rendezvous_client_input; what may pass by itself is HEARTH_PENDING, with the reason in c->last. */
-int MUST_CHECK rendezvous_dial_pump(struct rendezvous_dial *c, uint64_t now_ns, struct error *error);
+size_t rendezvous_dial_waits(const struct rendezvous_dial *d, struct sock_wait *items, uint64_t *deadline_ns);
+/* As rendezvous_client_input; what may pass by itself is HEARTH_PENDING, with the reason in d->last. */
+int MUST_CHECK rendezvous_dial_pump(struct rendezvous_dial *d, uint64_t now_ns, struct error *error);

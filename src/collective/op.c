@@ -100,7 +100,7 @@ static struct op *op_alloc(struct heap *heap, const struct program *program)
         return NULL;
     list_init(&op->item);
     list_init(&op->bucket);
-    size_t window = (size_t)program->plan.window;
+    size_t window = (size_t)program->window_room;
     op->lanes = heap_alloc(heap, window, sizeof *op->lanes);
     op->ready = heap_alloc(heap, window, sizeof *op->ready);
     op->in = heap_alloc(heap, program->in_count, sizeof *op->in);

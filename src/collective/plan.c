@@ -30,29 +30,32 @@ __extension__ typedef unsigned __int128 u128;
 
 /* ---- names ---- */
 
-static const char *const kind_names[PLAN_KIND_COUNT] = {
-    [PLAN_ALL_REDUCE] = "all_reduce",
-    [PLAN_REDUCE_SCATTER] = "reduce_scatter",
-    [PLAN_ALL_GATHER] = "all_gather",
-    [PLAN_BROADCAST] = "broadcast",
-    [PLAN_REDUCE] = "reduce",
-    [PLAN_GATHER] = "gather",
-    [PLAN_SCATTER] = "scatter",
-    [PLAN_ALL_TO_ALL] = "all_to_all",
-    [PLAN_SCAN] = "scan",
-    [PLAN_EXCLUSIVE_SCAN] = "exclusive_scan",
-    [PLAN_BARRIER] = "barrier",
+static const struct {
+    const char *name;
+    bool rooted, reduces, given; /* given: its parts are */
+} kinds[PLAN_KIND_COUNT] = {
+    [PLAN_ALL_REDUCE] = {"all_reduce", .reduces = true},
+    [PLAN_REDUCE_SCATTER] = {"reduce_scatter", .reduces = true, .given = true},
+    [PLAN_ALL_GATHER] = {"all_gather", .given = true},
+    [PLAN_BROADCAST] = {"broadcast", .rooted = true},
+    [PLAN_REDUCE] = {"reduce", .rooted = true, .reduces = true},
+    [PLAN_GATHER] = {"gather", .rooted = true, .given = true},
+    [PLAN_SCATTER] = {"scatter", .rooted = true, .given = true},
+    [PLAN_ALL_TO_ALL] = {"all_to_all", .given = true},
+    [PLAN_SCAN] = {"scan", .reduces = true},
+    [PLAN_EXCLUSIVE_SCAN] = {"exclusive_scan", .reduces = true},
+    [PLAN_BARRIER] = {"barrier"},
 };
 
 const char *plan_kind_name(enum plan_kind kind)
 {
-    return (unsigned)kind < PLAN_KIND_COUNT ? kind_names[(unsigned)kind] : "?";
+    return (unsigned)kind < PLAN_KIND_COUNT ? kinds[kind].name : "?";
 }
 
 int plan_kind_parse(const char *name, enum plan_kind *kind)
 {
     for (int i = 0; name && i < PLAN_KIND_COUNT; i++) {
-        if (strcmp(name, kind_names[i]) == 0) {
+        if (strcmp(name, kinds[i].name) == 0) {
             *kind = (enum plan_kind)i;
             return HEARTH_OK;
         }
@@ -62,13 +65,17 @@ int plan_kind_parse(const char *name, enum plan_kind *kind)
 
 bool plan_kind_rooted(enum plan_kind kind)
 {
-    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+    return (unsigned)kind < PLAN_KIND_COUNT && kinds[kind].rooted;
 }
 
 bool plan_kind_reduces(enum plan_kind kind)
 {
-    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
-           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+    return (unsigned)kind < PLAN_KIND_COUNT && kinds[kind].reduces;
+}
+
+enum plan_split split_of(enum plan_kind kind)
+{
+    return kinds[kind].given ? SPLIT_GIVEN : SPLIT_EVEN;
 }
 
 void move_name(const struct move *move, char *text, size_t size)
@@ -309,7 +316,7 @@ int plan_check(const struct plan_call *call, struct error *error)
     if ((unsigned)call->kind >= PLAN_KIND_COUNT)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no collective number %d",
                          (int)call->kind);
-    const char *name = kind_names[call->kind];
+    const char *name = kinds[call->kind].name;
     if (call->size < 1 || call->rank < 0 || call->rank >= call->size)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: rank %d is not in a group of %d", name,
                          call->rank, call->size);
@@ -330,9 +337,9 @@ int plan_check(const struct plan_call *call, struct error *error)
 
 /* ---- writing ---- */
 
-static int given_fill(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
+static int given_make(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
 {
-    size_t size = (size_t)call->size, in = 0, out = 0;
+    size_t size = (size_t)call->size;
 
     plan->in_count = heap_alloc_raw(heap, 4 * size, sizeof *plan->in_count);
     if (!plan->in_count)
@@ -340,6 +347,14 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
     plan->in_offset = plan->in_count + size;
     plan->out_count = plan->in_offset + size;
     plan->out_offset = plan->out_count + size;
+    return HEARTH_OK;
+}
+
+/* Lengths and places of all parts. */
+static void given_fill(const struct plan_call *call, struct plan *plan)
+{
+    size_t in = 0, out = 0;
+
     for (int p = 0; p < call->size; p++) {
         plan->in_count[p] = part_count(call, SIDE_IN, p);
         plan->in_offset[p] = in;
@@ -348,7 +363,6 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
         plan->out_offset[p] = out;
         out += plan->out_count[p];
     }
-    return HEARTH_OK;
 }
 
 int plan_write(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
@@ -359,7 +373,7 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     const struct planner *planner = planner_of(call->algo);
     if (!planner)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: no algorithm is chosen",
-                         kind_names[call->kind]);
+                         kinds[call->kind].name);
     if (!planner_can(planner, call))
         return call_refuse(call, call->algo, error);
 
@@ -383,7 +397,9 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     if (plan->split == SPLIT_GIVEN) {
         plan->parts = (uint32_t)call->size;
         plan->count = 0;
-        status = given_fill(call, heap, plan, error);
+        status = given_make(call, heap, plan, error);
+        if (status == HEARTH_OK)
+            given_fill(call, plan);
     }
     struct plan_writer writer = {.plan = plan, .heap = heap, .error = error, .status = status};
     if (status == HEARTH_OK)
@@ -393,6 +409,21 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     else
         plan_fini(plan);
     return writer.status;
+}
+
+bool plan_recount(const struct plan_call *call, struct plan *plan)
+{
+    struct plan_shape shape = planner_shape(planner_of(plan->algo), call);
+
+    assert(plan->kind == PLAN_ALL_TO_ALL && plan->size == call->size);
+    if (shape.lanes > PLAN_LANES_MAX)
+        return false;
+    plan->lanes = shape.lanes;
+    plan->window = shape.window;
+    plan->frame_bytes = plan->acc_count = 0;
+    given_fill(call, plan);
+    sizes_fill(plan);
+    return true;
 }
 
 void plan_fini(struct plan *plan)

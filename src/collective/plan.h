@@ -26,6 +26,8 @@
 #include "core/heap.h"
 #include "core/types.h"
 
+#define PLAN_LANES_MAX UINT32_MAX /* frames name their lane in 32 bits */
+
 enum plan_kind {
     PLAN_ALL_REDUCE,
     PLAN_REDUCE_SCATTER,
@@ -117,6 +119,9 @@ int MUST_CHECK plan_check(const struct plan_call *call, struct error *error);
  * HEARTH_NO_MEMORY. */
 int MUST_CHECK plan_write(const struct plan_call *call, struct heap *heap, struct plan *plan,
                           struct error *error);
+/* The plan of an all_to_all becomes that of one with other counts, which are checked: moves stay the same.
+ * False: that has too many lanes; nothing has changed. */
+bool plan_recount(const struct plan_call *call, struct plan *plan);
 void plan_fini(struct plan *plan);
 
 /* Where the elements of a range of parts of one lane stand. IN: source; OUT: target (the same when EVEN).

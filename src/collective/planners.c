@@ -67,20 +67,6 @@ double longer(double a, double b)
 
 /* ---- calls ---- */
 
-enum plan_split split_of(enum plan_kind kind)
-{
-    switch (kind) {
-    case PLAN_REDUCE_SCATTER:
-    case PLAN_ALL_GATHER:
-    case PLAN_GATHER:
-    case PLAN_SCATTER:
-    case PLAN_ALL_TO_ALL:
-        return SPLIT_GIVEN;
-    default:
-        return SPLIT_EVEN;
-    }
-}
-
 int root_of(const struct plan_call *call)
 {
     return plan_kind_rooted(call->kind) ? call->root : 0;

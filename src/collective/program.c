@@ -104,6 +104,15 @@ static void tables_free(struct flow_table *tables, uint32_t count)
     heap_free(tables);
 }
 
+static void table_measure(const struct plan *plan, struct flow_table *flow, enum direction direction)
+{
+    flow->frames = flow->count * plan->lanes;
+    flow->bytes = 0;
+    for (uint32_t i = 0; i < flow->count; i++)
+        for (uint64_t lane = 0; lane < plan->lanes; lane++)
+            flow->bytes += bytes_of(plan, lane, &plan->moves[flow->moves[i]], direction);
+}
+
 /* Gives how many; -1: no memory. */
 static int tables_make(const struct plan *plan, struct heap *heap, enum direction direction,
                        struct flow_table **tables, int32_t *of)
@@ -128,9 +137,6 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
             continue;
         struct flow_table *f = &flow[of[peer]];
         f->peer = peer;
-        f->frames += plan->lanes;
-        for (uint64_t lane = 0; lane < plan->lanes; lane++)
-            f->bytes += bytes_of(plan, lane, &plan->moves[i], direction);
         f->count++;
     }
     for (uint32_t i = 0; i < flows; i++) {
@@ -143,18 +149,25 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
         if (peer != RANK_NONE)
             table_insert(plan, &flow[of[peer]], i, direction);
     }
+    for (uint32_t i = 0; i < flows; i++)
+        table_measure(plan, &flow[i], direction);
     *tables = flow;
     return (int)flows;
 }
 
 /* ---- one program ---- */
 
-static void program_free(struct program *p, void (*op_free)(struct list *item))
+static void idle_free(struct program *p, void (*op_free)(struct list *item))
 {
     assert(p->users == 0);
     struct list *item;
     while ((item = list_pop(&p->idle)))
         op_free(item);
+}
+
+static void program_free(struct program *p, void (*op_free)(struct list *item))
+{
+    idle_free(p, op_free);
     tables_free(p->in, p->in_count);
     tables_free(p->out, p->out_count);
     heap_free(p->in_of);
@@ -233,7 +246,7 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
         heap_free(p);
         return status;
     }
-    if (p->plan.lanes > UINT32_MAX) { /* frames name their lane in 32 bits */
+    if (p->plan.lanes > PLAN_LANES_MAX) {
         program_free(p, NULL);
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "%s: %zu elements are more than 2^32 chunks; raise chunk_bytes",
@@ -255,6 +268,7 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     }
     p->depth = depth_of(p);
+    p->window_room = p->plan.window;
     prompts_find(p);
     *out = p;
     return HEARTH_OK;
@@ -285,13 +299,57 @@ static bool counts_equal(const size_t *a, const size_t *b, int size)
     return memcmp(a, b, (size_t)size * sizeof *a) == 0;
 }
 
-/* The view's fields (size, host, chunking) are the group's, the same for all its calls. */
-static bool call_equal(const struct plan_call *a, const struct plan_call *b)
+/* But for their counts. The view's fields (size, host, chunking) are the same for all calls of a group. */
+static bool call_alike(const struct plan_call *a, const struct plan_call *b)
 {
     return a->kind == b->kind && a->algo == b->algo && a->count == b->count && a->root == b->root &&
            a->raw_len == b->raw_len && a->acc_len == b->acc_len && a->rank_order == b->rank_order &&
-           counts_equal(a->in_counts, b->in_counts, a->size) &&
+           !a->in_counts == !b->in_counts && !a->out_counts == !b->out_counts;
+}
+
+static bool call_equal(const struct plan_call *a, const struct plan_call *b)
+{
+    return call_alike(a, b) && counts_equal(a->in_counts, b->in_counts, a->size) &&
            counts_equal(a->out_counts, b->out_counts, a->size);
+}
+
+/* The program that is to be made over: the one that was unused longest, once there are enough for counts that
+ * come back. NULL: none. */
+static struct program *program_spare(const struct program_cache *cache, const struct plan_call *call)
+{
+    struct program *spare = NULL;
+    int alike = 0;
+    if (call->kind != PLAN_ALL_TO_ALL || !call->in_counts)
+        return NULL;
+    for (struct list *item = cache->programs.prev; item != &cache->programs; item = item->prev) {
+        struct program *p = container_of(item, struct program, item);
+        if (!call_alike(&p->call, call))
+            continue;
+        alike++;
+        spare = p->users == 0 ? p : spare;
+    }
+    return alike >= PROGRAM_COUNTS_MAX ? spare : NULL;
+}
+
+/* Counts of an all_to_allv may differ in every call, as those of lists of chosen elements do: nothing is
+ * allocated for them. False: it cannot be done. */
+static bool program_recount(struct program *p, const struct plan_call *call, struct program_cache *cache)
+{
+    size_t len = (size_t)call->size * sizeof *call->in_counts;
+    if (!plan_recount(call, &p->plan))
+        return false;
+    memcpy((void *)(uintptr_t)p->call.in_counts, call->in_counts, len);
+    memcpy((void *)(uintptr_t)p->call.out_counts, call->out_counts, len);
+    for (uint32_t i = 0; i < p->in_count; i++)
+        table_measure(&p->plan, &p->in[i], INCOMING);
+    for (uint32_t i = 0; i < p->out_count; i++)
+        table_measure(&p->plan, &p->out[i], OUTGOING);
+    p->depth = depth_of(p);
+    if (p->plan.window <= p->window_room)
+        return true;
+    idle_free(p, cache->op_free);
+    p->window_room = p->plan.window;
+    return true;
 }
 
 static void cache_trim(struct program_cache *cache)
@@ -309,22 +367,31 @@ static void cache_trim(struct program_cache *cache)
     }
 }
 
+static struct program *program_find(const struct program_cache *cache, const struct plan_call *call)
+{
+    for (struct list *item = cache->programs.prev; item != &cache->programs; item = item->prev)
+        if (call_equal(&container_of(item, struct program, item)->call, call))
+            return container_of(item, struct program, item);
+    return NULL;
+}
+
 int program_get(struct program_cache *cache, const struct plan_call *call, const struct group_view *view,
                 struct program **out, struct error *error)
 {
-    struct list *item;
-    for (item = cache->programs.prev; item != &cache->programs; item = item->prev) {
-        struct program *p = container_of(item, struct program, item);
-        if (!call_equal(&p->call, call))
-            continue;
-        list_remove(item);
-        list_push(&cache->programs, item);
+    struct program *p = program_find(cache, call);
+    int status = p ? HEARTH_OK : plan_check(call, error);
+    if (status == HEARTH_OK && !p) {
+        p = program_spare(cache, call);
+        p = p && program_recount(p, call, cache) ? p : NULL;
+    }
+    if (p) {
+        list_remove(&p->item);
+        list_push(&cache->programs, &p->item);
         *out = p;
         return HEARTH_OK;
     }
     cache_trim(cache);
     struct plan_call chosen = *call;
-    int status = plan_check(call, error);
     if (status == HEARTH_OK)
         status = select_algo(call, view, &chosen.algo, error);
     if (status == HEARTH_OK)

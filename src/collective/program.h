@@ -6,8 +6,9 @@
 #include "collective/plan.h"
 #include "core/list.h"
 
-#define PROGRAM_CACHE_MAX 256 /* programs kept per group */
-#define FLOW_WINDOW_MAX   64  /* frames of a flow that may be under way: bits of a mask */
+#define PROGRAM_CACHE_MAX  256 /* programs kept per group */
+#define PROGRAM_COUNTS_MAX 8   /* of them, that differ in the counts of an all_to_allv alone */
+#define FLOW_WINDOW_MAX    64  /* frames of a flow that may be under way: bits of a mask */
 
 /* All frames from or to one peer, in canonical order. Index i of a flow counts empty pieces too, so that it
  * follows from (lane, step) by arithmetic. */
@@ -31,6 +32,7 @@ struct program {
     bool *sum_ends;          /* [move_count]: nothing uses the accumulator after the move's STORE */
     uint32_t depth;          /* frames a peer may be ahead of us */
     uint32_t users;          /* operations that run it */
+    uint64_t window_room;    /* lanes that each of the idle ones has room for */
     struct list idle;        /* operations that fit it, kept for the next */
 };
 

@@ -307,8 +307,8 @@ void group_lost_elsewhere(struct group *group, const struct error *why);
 /* The peer has joined: its silence counts from now on. */
 void peer_watch(struct peer *peer);
 bool engine_watches_peers(const struct engine *engine);
-/* Asks peers whether they live; those that have been silent for too long are lost. True: something happened.
- * */
+/* Asks peers whether they live; those that have been silent for too long are lost.
+ * True: something happened. */
 bool engine_check_peers(struct engine *engine, uint64_t now);
 /* A member that has left, or is about to, took part in so many operations of the group. */
 void group_left_at(struct group *group, int rank, uint64_t begun);

@@ -36,11 +36,8 @@ struct block_codec {
                    enum block_mode mode);
 };
 
-extern const struct block_codec block_none;             /* raw.c */
-extern const struct block_codec block_fp16, block_bf16; /* half.c */
-extern const struct block_codec block_int8;             /* int8.c */
-extern const struct block_codec block_onebit;           /* onebit.c */
-extern const struct block_codec block_topk;             /* topk.c */
+extern const struct block_codec block_none, block_fp16, block_bf16, block_int8, block_onebit; /* dense.c */
+extern const struct block_codec block_topk;                                                   /* topk.c */
 
 /* Asks for the share of context->ahead that falls to elements [at, at + count) of a block, so that memory is
  * busy while a block is worked on. Into the second cache: the first is full of this block. */

@@ -21,13 +21,6 @@
 #define NEAR_STEP    (UINT32_C(1) << 18) /* the first level is found to 1/32 */
 #define NEAR_RANGE   (UINT32_C(3) << 23) /* and, as a rule, not below 1/8 of the largest */
 
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & MAGNITUDE_BITS;
-}
-
 /* How many groups to fold into; 0: not worth it. Several times `keep`, or the level would be too low. */
 static size_t group_count(size_t count, size_t keep)
 {

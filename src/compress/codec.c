@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compress/ratio.h"
+#include "core/text_buf.h"
 
 #define RANK_MAX  32u
 #define CHUNK_MIN 64u
@@ -18,19 +19,10 @@
     "none|fp16|bf16|int8[,stochastic]|onebit|topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]|"               \
     "randomk:RATIO[,values=...]|powersgd:RANK[,rows=COUNT][,alternate]|auto:CODEC,...; each [,feedback=off]"
 
-/* What stands behind a codec's name. */
-enum number { NUMBER_NO, NUMBER_RATIO, NUMBER_RANK };
-
-struct kind_row {
-    const char *name;
-    enum number number;
-};
-
-static const struct kind_row kinds[CODEC_KIND_COUNT] = {
-    [CODEC_NONE] = {"none", NUMBER_NO},          [CODEC_FP16] = {"fp16", NUMBER_NO},
-    [CODEC_BF16] = {"bf16", NUMBER_NO},          [CODEC_INT8] = {"int8", NUMBER_NO},
-    [CODEC_ONEBIT] = {"onebit", NUMBER_NO},      [CODEC_TOPK] = {"topk", NUMBER_RATIO},
-    [CODEC_RANDOMK] = {"randomk", NUMBER_RATIO}, [CODEC_POWERSGD] = {"powersgd", NUMBER_RANK},
+static const char *const kind_names[CODEC_KIND_COUNT] = {
+    [CODEC_NONE] = "none",       [CODEC_FP16] = "fp16",         [CODEC_BF16] = "bf16",
+    [CODEC_INT8] = "int8",       [CODEC_ONEBIT] = "onebit",     [CODEC_TOPK] = "topk",
+    [CODEC_RANDOMK] = "randomk", [CODEC_POWERSGD] = "powersgd",
 };
 
 static const char *const values_names[CODEC_VALUES_COUNT] = {
@@ -64,6 +56,11 @@ static const struct option_row options[] = {
 
 #define OPTION_COUNT ((int)(sizeof(options) / sizeof(options[0])))
 
+static bool has_ratio(const struct codec *codec)
+{
+    return codec->kind == CODEC_TOPK || codec->kind == CODEC_RANDOMK;
+}
+
 /* A piece of the text, not terminated. */
 struct item {
     const char *at;
@@ -76,6 +73,51 @@ struct parser {
     unsigned seen; /* options of the last codec, as bits */
     struct error *error;
 };
+
+/* ---- text ---- */
+
+static void print_codec(struct text_buf *buf, const struct codec *codec)
+{
+    char ratio[RATIO_TEXT_MAX];
+
+    text_buf_print(buf, "%s", kind_names[codec->kind]);
+    if (has_ratio(codec)) {
+        ratio_text(codec->ratio, ratio);
+        text_buf_print(buf, ":%s", ratio);
+    }
+    if (codec->kind == CODEC_POWERSGD)
+        text_buf_print(buf, ":%u", codec->rank);
+    if (codec->stochastic)
+        text_buf_print(buf, ",stochastic");
+    if (codec->chunk)
+        text_buf_print(buf, ",chunk=%u", codec->chunk);
+    if (codec->values != VALUES_F32)
+        text_buf_print(buf, ",values=%s", values_names[codec->values]);
+    if (codec->rows)
+        text_buf_print(buf, ",rows=%llu", (unsigned long long)codec->rows);
+    if (codec->alternate)
+        text_buf_print(buf, ",alternate");
+    if (!codec->feedback)
+        text_buf_print(buf, ",feedback=off");
+}
+
+void codec_text(const struct codec *codec, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    print_codec(&buf, codec);
+}
+
+size_t codec_list_text(const struct codec_list *list, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    for (int i = 0; i < list->count; i++) {
+        text_buf_print(&buf, "%s", i > 0 ? "," : list->automatic ? "auto:" : "");
+        print_codec(&buf, &list->codec[i]);
+    }
+    return buf.len;
+}
 
 /* ---- errors ---- */
 
@@ -125,30 +167,12 @@ static bool item_is(struct item item, const char *word)
 
 /* ---- options ---- */
 
-static int set_chunk(const struct parser *parser, struct item item, struct item value, struct codec *codec)
-{
-    uint64_t chunk;
-
-    if (!parse_count(value, CHUNK_MAX, &chunk) || chunk < CHUNK_MIN || (chunk & (chunk - 1)) != 0)
-        return bad(parser, item, "a power of two 64..65536");
-    codec->chunk = (uint32_t)chunk;
-    return HEARTH_OK;
-}
-
-static int set_values(const struct parser *parser, struct item item, struct item value, struct codec *codec)
-{
-    for (int i = 0; i < CODEC_VALUES_COUNT; i++)
-        if (item_is(value, values_names[i])) {
-            codec->values = (enum codec_values)i;
-            return HEARTH_OK;
-        }
-    return bad(parser, item, "f32, bf16 or int8");
-}
-
 static int set_option(const struct parser *parser, enum option option, struct item item, struct codec *codec)
 {
     size_t skip = strlen(options[option].name);
     struct item value = {item.at + skip, item.len - skip};
+    uint64_t chunk;
+    int kind = 0;
 
     switch (option) {
     case OPTION_STOCHASTIC:
@@ -158,9 +182,15 @@ static int set_option(const struct parser *parser, enum option option, struct it
         codec->alternate = true;
         return HEARTH_OK;
     case OPTION_CHUNK:
-        return set_chunk(parser, item, value, codec);
+        if (!parse_count(value, CHUNK_MAX, &chunk) || chunk < CHUNK_MIN || (chunk & (chunk - 1)) != 0)
+            return bad(parser, item, "a power of two 64..65536");
+        codec->chunk = (uint32_t)chunk;
+        return HEARTH_OK;
     case OPTION_VALUES:
-        return set_values(parser, item, value, codec);
+        while (kind < CODEC_VALUES_COUNT && !item_is(value, values_names[kind]))
+            kind++;
+        codec->values = (enum codec_values)kind;
+        return kind < CODEC_VALUES_COUNT ? HEARTH_OK : bad(parser, item, "f32, bf16 or int8");
     case OPTION_ROWS:
         return parse_count(value, ROWS_MAX, &codec->rows) ? HEARTH_OK : bad(parser, item, "a count, 1..2^40");
     case OPTION_FEEDBACK:
@@ -205,21 +235,17 @@ static int parse_option(struct parser *parser, struct item item)
 
 static int parse_number(const struct parser *parser, struct item item, struct item value, struct codec *codec)
 {
-    uint64_t rank;
+    uint64_t rank = 0;
 
-    switch (kinds[codec->kind].number) {
-    case NUMBER_NO:
+    if (has_ratio(codec))
+        return value.at && ratio_parse(value.at, value.len, &codec->ratio)
+                   ? HEARTH_OK
+                   : bad(parser, item, "wants a ratio above 0, at most 1");
+    if (codec->kind != CODEC_POWERSGD)
         return value.at ? bad(parser, item, "this codec takes no number") : HEARTH_OK;
-    case NUMBER_RATIO:
-        if (!value.at || !ratio_parse(value.at, value.len, &codec->ratio))
-            return bad(parser, item, "wants a ratio above 0, at most 1");
-        return HEARTH_OK;
-    case NUMBER_RANK:
-        if (!value.at || !parse_count(value, RANK_MAX, &rank))
-            return bad(parser, item, "wants a rank, 1..32");
-        codec->rank = (uint32_t)rank;
-        return HEARTH_OK;
-    }
+    if (!value.at || !parse_count(value, RANK_MAX, &rank))
+        return bad(parser, item, "wants a rank, 1..32");
+    codec->rank = (uint32_t)rank;
     return HEARTH_OK;
 }
 
@@ -231,7 +257,7 @@ static int parse_name(struct parser *parser, struct item item)
     struct item value = {colon ? colon + 1 : NULL, colon ? item.len - name.len - 1 : 0};
     int kind = 0;
 
-    while (kind < CODEC_KIND_COUNT && !item_is(name, kinds[kind].name))
+    while (kind < CODEC_KIND_COUNT && !item_is(name, kind_names[kind]))
         kind++;
     if (item_is(name, "auto"))
         return bad(parser, item, parser->list->automatic ? "no auto inside auto" : "auto: wants codecs");
@@ -275,7 +301,6 @@ static int check_whole(const struct parser *parser)
 {
     const struct codec_list *list = parser->list;
     struct item whole = {parser->text, strlen(parser->text)};
-    char text[CODEC_TEXT_MAX + 1];
 
     for (int i = 0; i < list->count; i++) {
         if (list->codec[i].stochastic && list->codec[i].feedback)
@@ -284,8 +309,7 @@ static int check_whole(const struct parser *parser)
             if (codecs_equal(&list->codec[i], &list->codec[k]))
                 return bad(parser, whole, "a codec is there twice");
     }
-    codec_list_text(list, text, sizeof text);
-    if (strlen(text) >= CODEC_TEXT_MAX)
+    if (codec_list_text(list, NULL, 0) >= CODEC_TEXT_MAX)
         return bad(parser, whole, "longer than 255 bytes");
     return HEARTH_OK;
 }
@@ -311,82 +335,6 @@ int codec_parse(const char *text, struct codec_list *list, struct error *error)
     return status;
 }
 
-/* ---- text ---- */
-
-/* Text that grows in a buffer and is cut at its end. */
-struct codec_page {
-    char *text;
-    size_t len, size;
-};
-
-static void page_add(struct codec_page *page, const char *words)
-{
-    for (; *words && page->len + 1 < page->size; words++)
-        page->text[page->len++] = *words;
-    if (page->size > 0)
-        page->text[page->len] = '\0';
-}
-
-static void page_add_count(struct codec_page *page, const char *words, uint64_t value)
-{
-    char digits[24];
-
-    snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
-    page_add(page, words);
-    page_add(page, digits);
-}
-
-static void page_add_codec(struct codec_page *page, const struct codec *codec)
-{
-    char ratio[RATIO_TEXT_MAX];
-
-    page_add(page, codec_kind_name(codec->kind));
-    if (kinds[codec->kind].number == NUMBER_RATIO) {
-        ratio_text(codec->ratio, ratio);
-        page_add(page, ":");
-        page_add(page, ratio);
-    }
-    if (kinds[codec->kind].number == NUMBER_RANK)
-        page_add_count(page, ":", codec->rank);
-    if (codec->stochastic)
-        page_add(page, ",stochastic");
-    if (codec->chunk)
-        page_add_count(page, ",chunk=", codec->chunk);
-    if (codec->values != VALUES_F32) {
-        page_add(page, ",values=");
-        page_add(page, values_names[codec->values]);
-    }
-    if (codec->rows)
-        page_add_count(page, ",rows=", codec->rows);
-    if (codec->alternate)
-        page_add(page, ",alternate");
-    if (!codec->feedback)
-        page_add(page, ",feedback=off");
-}
-
-void codec_text(const struct codec *codec, char *text, size_t size)
-{
-    struct codec_page page = {.text = text, .size = size};
-
-    page_add_codec(&page, codec);
-}
-
-void codec_list_text(const struct codec_list *list, char *text, size_t size)
-{
-    struct codec_page page = {.text = text, .size = size};
-
-    page_add(&page, list->automatic ? "auto:" : "");
-    for (int i = 0; i < list->count; i++) {
-        page_add(&page, i > 0 ? "," : "");
-        page_add_codec(&page, &list->codec[i]);
-    }
-}
-
-const char *codec_kind_name(enum codec_kind kind)
-{
-    return kinds[kind].name;
-}
-
 /* ---- what follows from the numbers ---- */
 
 size_t codec_keeps(const struct codec *codec, size_t count)
@@ -407,13 +355,5 @@ struct codec codec_of_values(enum codec_values values)
 
 bool codec_is_blockwise(const struct codec *codec)
 {
-    switch (codec->kind) {
-    case CODEC_RANDOMK:
-    case CODEC_POWERSGD:
-        return false;
-    case CODEC_TOPK:
-        return codec->chunk != 0;
-    default:
-        return true;
-    }
+    return codec->kind < CODEC_TOPK || (codec->kind == CODEC_TOPK && codec->chunk != 0);
 }

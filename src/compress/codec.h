@@ -54,10 +54,9 @@ struct codec_list {
 
 /* NULL means "none". HEARTH_INVALID: the text shows what was given, what is wrong with it, the grammar. */
 int MUST_CHECK codec_parse(const char *text, struct codec_list *list, struct error *error);
-/* The canonical text, into text[CODEC_TEXT_MAX]: parses to the same list. */
+/* The canonical text, into text[CODEC_TEXT_MAX]: parses to the same list. Of a list: its length. */
 void codec_text(const struct codec *codec, char *text, size_t size);
-void codec_list_text(const struct codec_list *list, char *text, size_t size);
-const char *codec_kind_name(enum codec_kind kind); /* "topk" */
+size_t codec_list_text(const struct codec_list *list, char *text, size_t size);
 
 /* How many elements topk and randomk keep of `count`: min(count, max(1, ceil(count * ratio))), 0 of 0. */
 size_t codec_keeps(const struct codec *codec, size_t count);

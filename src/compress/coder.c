@@ -12,7 +12,6 @@
 #include "core/bytes.h"
 
 #define ENERGY_EVERY         16 /* blocks */
-#define ENERGY_LANES         8
 #define CACHE_LINE           64
 #define FAR_MIN              (UINT32_C(8) << 20) /* bytes of a payload that nobody will find in a cache */
 #define FAR_BLOCK_MIN        1024u
@@ -103,20 +102,6 @@ static size_t min_size(size_t a, size_t b)
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-static double squares(const float *x, size_t count)
-{
-    double lanes[ENERGY_LANES] = {0};
-    size_t i = 0;
-    for (; i + ENERGY_LANES <= count; i += ENERGY_LANES)
-        for (size_t lane = 0; lane < ENERGY_LANES; lane++)
-            lanes[lane] += (double)x[i + lane] * (double)x[i + lane];
-    for (; i < count; i++)
-        lanes[i % ENERGY_LANES] += (double)x[i] * (double)x[i];
-    for (size_t lane = 1; lane < ENERGY_LANES; lane++)
-        lanes[0] += lanes[lane];
-    return lanes[0];
-}
-
 /* The block behind the one that begins at element `at` of the part. Nothing if it is not whole. */
 static void look_ahead(struct block_context *context, const struct pass *pass, size_t at,
                        const uint8_t *bytes, size_t len)
@@ -178,7 +163,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
             memset(acc, 0, count * sizeof *acc);
         }
         if (measure)
-            pass->feed->energy->before += squares(acc, count);
+            pass->feed->energy->before += squares(HEARTH_F32, acc, 0, count);
         context.first = pass->first + at;
         context.keep = !pass->feed->e_new && !measure;
         look_ahead(&context, pass, at, bytes, goes ? 0 : whole);
@@ -186,7 +171,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
         if (goes)
             far_send(&far, context.kernels, count == block ? whole : blocks->len(context.codec, count));
         if (measure)
-            pass->feed->energy->after += squares(acc, count);
+            pass->feed->energy->after += squares(HEARTH_F32, acc, 0, count);
         stream_block(context.kernels, pass->feed, at, count, acc);
     }
     memcpy(far.to, far.bytes, far.held);
@@ -234,7 +219,7 @@ static int sum_block(const struct pass *pass, size_t at, size_t offset, size_t c
             return error_set(pass->error, HEARTH_PROTOCOL, i,
                              "compressed part %d: malformed block of %zu elements at element %zu", i, count,
                              at);
-    return largest_bits(pass->context.kernels, sum, count) > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
+    return pass->context.kernels->quant->largest(sum, count) > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
 }
 
 static int merge_blocks(const struct pass *pass, float *sum)
@@ -257,24 +242,24 @@ static int merge_blocks(const struct pass *pass, float *sum)
 }
 
 int coder_merge(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
-                const struct feed *owner, size_t count, uint8_t *target, struct error *error)
+                const struct coder_owner *owner, struct error *error)
 {
     struct pass pass = {.context = block_context_of(codec, kernels),
-                        .feed = owner,
+                        .feed = owner->feed,
                         .payloads = payloads,
-                        .count = count,
-                        .target = target,
+                        .count = owner->count,
+                        .target = owner->target,
                         .error = error};
     bool overflows;
     int status = headers_check(payloads, &overflows, error);
-    pass.context.key = owner->key;
+    pass.context.key = owner->feed->key;
     if (status == HEARTH_OK)
         status = overflows ? HEARTH_POISONED : pass_run(&pass, merge_blocks);
     if (status == HEARTH_PROTOCOL)
         return status;
     if (status == HEARTH_POISONED)
-        memset(target, 0, coder_len(codec, count));
-    store_u64(target, status == HEARTH_POISONED ? PART_OVERFLOWS : 0);
+        memset(owner->target, 0, coder_len(codec, owner->count));
+    store_u64(owner->target, status == HEARTH_POISONED ? PART_OVERFLOWS : 0);
     return HEARTH_OK;
 }
 

@@ -59,9 +59,14 @@ struct payloads {
  * lacks to e_new (of the part; as in struct feed; NULL: it is lost). A sum beyond f32, or a payload that
  * says so, sets PART_OVERFLOWS in the target: HEARTH_OK. HEARTH_PROTOCOL with a text: a payload is malformed;
  * error->rank is its index. In both cases e_new means nothing. */
+struct coder_owner {
+    const struct feed *feed;
+    size_t count;
+    uint8_t *target;
+};
 int MUST_CHECK coder_merge(const struct codec *codec, const struct kernels *kernels,
-                           const struct payloads *payloads, const struct feed *owner, size_t count,
-                           uint8_t *target, struct error *error);
+                           const struct payloads *payloads, const struct coder_owner *owner,
+                           struct error *error);
 
 /* out = sum of the payloads / divisor, in the tensor's type, rounded once after the division (f32: the
  * division is the rounding). HEARTH_POISONED: the sum is beyond f32 or a payload says so (out: undefined).

@@ -74,11 +74,6 @@ void elias_encode(const struct elias *elias, const uint32_t *index, size_t from,
     }
 }
 
-struct elias_reader elias_reader_of(const struct elias *elias, const uint8_t *bytes)
-{
-    return (struct elias_reader){.elias = *elias, .bytes = bytes};
-}
-
 /* Up to 8 bytes as a number. */
 static uint64_t load_some(const uint8_t *bytes, size_t len)
 {

@@ -24,6 +24,7 @@ struct elias elias_of(size_t keep, size_t count);
 void elias_encode(const struct elias *elias, const uint32_t *index, size_t from, size_t number,
                   uint8_t *bytes);
 
+/* Begins with these two; the rest is 0. */
 struct elias_reader {
     struct elias elias;
     const uint8_t *bytes;
@@ -34,7 +35,6 @@ struct elias_reader {
     uint64_t last; /* index minus place of the entry before */
 };
 
-struct elias_reader elias_reader_of(const struct elias *elias, const uint8_t *bytes);
 /* The next entries. False: they do not ascend, or reach beyond the array; nothing in `index` may be used. */
 bool elias_read(struct elias_reader *reader, uint32_t *index, size_t number);
 /* After the last entry: whether all else is 0. */

@@ -24,13 +24,6 @@
 #define HINT_SHARE   0.94f
 #define SAMPLE_SHARE 0.9f /* how far below a sample's bound a hint is listened to */
 
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & MAGNITUDE_BITS;
-}
-
 /* One block more than the multiple: a block is taken whole. */
 static size_t room_of(size_t count, size_t keep)
 {
@@ -183,15 +176,11 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
 {
     struct collection c = {.job = job, .keep = keep, .room = room_of(count, keep)};
     assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new);
-    float *scratch =
-        job->scratch ? job->scratch : heap_alloc_raw(job->heap, 1, topk_scratch_len(count, keep));
-    if (!scratch)
-        return HEARTH_NO_MEMORY;
-    c.all.value = scratch;
-    c.all.index = (uint32_t *)(void *)(scratch + c.room);
+    c.all.value = job->scratch;
+    c.all.index = (uint32_t *)(void *)(c.all.value + c.room);
     int status = gather(&c, feed, count);
     if (status)
-        goto free_room;
+        return status;
     struct cut cut = choose_cut(c.all.value, c.all.count, keep);
     thin_out(&c.all, cut);
     memcpy(found->index, c.all.index, keep * sizeof *found->index);
@@ -199,10 +188,7 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
     found->count = keep;
     if (job->hint)
         job->hint->threshold = cut.bits;
-free_room:
-    if (scratch != job->scratch)
-        heap_free(scratch);
-    return status;
+    return HEARTH_OK;
 }
 
 void sparse_choose(struct sparse *list, size_t keep, struct sparse *rest)

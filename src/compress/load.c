@@ -2,12 +2,7 @@
 /* A tensor and its residual become f32, and back. */
 #include "compress/load.h"
 
-#include "kernel/quant.h"
-
-uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t count)
-{
-    return kernels->quant->largest(x, count);
-}
+#define SQUARE_LANES 8u
 
 size_t residual_size(enum hearth_dtype dtype)
 {
@@ -31,7 +26,7 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
 {
     if (feed->dtype == HEARTH_F64) {
         load_f64(feed, offset, count, acc);
-        return largest_bits(kernels, acc, count);
+        return kernels->quant->largest(acc, count);
     }
     const float *e = feed->e ? (const float *)feed->e + offset : NULL;
     if (feed->dtype == HEARTH_F32)
@@ -79,13 +74,6 @@ void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out
     }
 }
 
-void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
-                 const float *left)
-{
-    stream_block(kernels, feed, offset, count, left);
-    kernels->stream_end();
-}
-
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
               const float *left)
 {
@@ -99,4 +87,22 @@ void add_left(const struct kernels *kernels, const struct feed *feed, size_t off
     double *e_new = (double *)feed->e_new + offset;
     for (size_t i = 0; i < count; i++)
         e_new[i] += (double)left[i];
+}
+
+double squares(enum hearth_dtype dtype, const void *x, size_t offset, size_t count)
+{
+    const float *narrow = (const float *)x + offset;
+    const double *wide = (const double *)x + offset;
+    double lanes[SQUARE_LANES] = {0};
+    size_t i = 0;
+    for (; dtype == HEARTH_F64 && i < count; i++)
+        lanes[i % SQUARE_LANES] += wide[i] * wide[i];
+    for (; i + SQUARE_LANES <= count; i += SQUARE_LANES)
+        for (size_t lane = 0; lane < SQUARE_LANES; lane++)
+            lanes[lane] += (double)narrow[i + lane] * (double)narrow[i + lane];
+    for (; i < count; i++)
+        lanes[i % SQUARE_LANES] += (double)narrow[i] * (double)narrow[i];
+    for (size_t lane = 1; lane < SQUARE_LANES; lane++)
+        lanes[0] += lanes[lane];
+    return lanes[0];
 }

@@ -51,25 +51,20 @@ static void piece_store(float *factor, size_t count, uint32_t rank, const double
             factor[i * rank + k] = (float)columns[k * ROWS + i];
 }
 
-static void gram_of(const struct kernels *kernels, size_t length, uint32_t rank, const float *factor,
-                    double *gram)
+/* Over all rows, in f64: their Gram matrix into `gram`, or, with `upper`, each row times that. */
+static void pass(const struct kernels *kernels, size_t length, uint32_t rank, float *factor, double *gram,
+                 const double *upper)
 {
     double columns[POWERSGD_RANK_MAX * ROWS];
-    memset(gram, 0, (size_t)rank * rank * sizeof *gram);
+    if (!upper)
+        memset(gram, 0, (size_t)rank * rank * sizeof *gram);
     for (size_t from = 0, count; from < length; from += count) {
         count = length - from < ROWS ? length - from : ROWS;
         piece_load(factor + from * rank, count, rank, columns);
-        kernels->matrix->gram(columns, rank, gram);
-    }
-}
-
-static void mix_all(const struct kernels *kernels, size_t length, uint32_t rank, float *factor,
-                    const double *upper)
-{
-    double columns[POWERSGD_RANK_MAX * ROWS];
-    for (size_t from = 0, count; from < length; from += count) {
-        count = length - from < ROWS ? length - from : ROWS;
-        piece_load(factor + from * rank, count, rank, columns);
+        if (!upper) {
+            kernels->matrix->gram(columns, rank, gram);
+            continue;
+        }
         kernels->matrix->mix(columns, rank, upper);
         piece_store(factor + from * rank, count, rank, columns);
     }
@@ -131,7 +126,7 @@ void powersgd_orthonormal(const struct kernels *kernels, uint64_t key, size_t le
     assert(rank >= 1 && rank <= POWERSGD_RANK_MAX && rank <= length);
     int rounds = 0;
     for (uint64_t attempt = 1; rounds < 2 && attempt <= ATTEMPTS_MAX; attempt++) {
-        gram_of(kernels, length, rank, factor, gram);
+        pass(kernels, length, rank, factor, gram, NULL);
         uint32_t marked = take_apart(rank, gram, scale);
         if (marked != 0) {
             redraw(hash_mix(key, attempt), length, rank, factor, marked);
@@ -139,7 +134,7 @@ void powersgd_orthonormal(const struct kernels *kernels, uint64_t key, size_t le
             continue;
         }
         invert(rank, gram, scale, inverse);
-        mix_all(kernels, length, rank, factor, inverse);
+        pass(kernels, length, rank, factor, NULL, inverse);
         rounds++;
     }
 }

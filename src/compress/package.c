@@ -10,6 +10,7 @@
 #include "compress/powersgd.h"
 #include "compress/randomk.h"
 #include "compress/ratio.h"
+#include "compress/scale.h"
 #include "compress/sparse.h"
 #include "core/bytes.h"
 #include "core/crc32c.h"
@@ -55,6 +56,11 @@ static struct draw draw_of(const struct package *package)
         .key = package->key, .count = package->count, .keep = codec_keeps(package->codec, package->count)};
 }
 
+static size_t align(size_t len)
+{
+    return (len + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
+}
+
 /* Without feedback drawn values stand for those that are not: right on average. */
 static float draw_factor(const struct draw *draw, bool scaled)
 {
@@ -90,6 +96,23 @@ static size_t payload_len(const struct package *package)
         return (m.rows + m.columns) * m.rank * sizeof(float);
     }
     return coder_len(codec, count);
+}
+
+/* Floats that coding needs for the time being: chosen elements with their indices, or factors. */
+static size_t scratch_count(const struct package *package, bool encoding)
+{
+    const struct codec *codec = package->codec;
+    size_t count = package->count;
+
+    if (count == 0)
+        return 0;
+    if (is_whole_topk(codec)) {
+        size_t keep = codec_keeps(codec, count);
+        return 2 * keep + (encoding ? topk_scratch_len(count, keep) / sizeof(float) : 0);
+    }
+    if (codec->kind == CODEC_RANDOMK)
+        return 2 * codec_keeps(codec, count);
+    return codec->kind == CODEC_POWERSGD ? payload_len(package) / sizeof(float) : 0;
 }
 
 static int check_matrix(const struct package *package, struct error *error)
@@ -136,9 +159,10 @@ size_t package_bound(const struct package *package)
 struct packing {
     const struct package *package;
     const struct kernels *kernels;
-    struct heap *heap;
     struct feed feed; /* its e_new is the residual to be, or NULL */
     bool feedback;
+    void *out;      /* powersgd: the tensor as it would be decoded */
+    float *scratch; /* scratch_count */
     uint8_t *payload;
     struct error *error;
 };
@@ -193,20 +217,15 @@ static int pack_topk(struct packing *packing)
 {
     const struct package *package = packing->package;
     size_t keep = codec_keeps(package->codec, package->count);
-    struct topk_job job = {.kernels = packing->kernels, .heap = packing->heap};
-    struct sparse found = {.index = heap_alloc_raw(packing->heap, keep, sizeof(uint32_t)),
-                           .value = heap_alloc_raw(packing->heap, keep, sizeof(float))};
-    int status = HEARTH_NO_MEMORY;
+    struct sparse found = {.value = packing->scratch, .index = (uint32_t *)(void *)(packing->scratch + keep)};
+    struct topk_job job = {.kernels = packing->kernels, .scratch = packing->scratch + 2 * keep};
 
-    if (found.index && found.value)
-        status = topk_select(&job, &packing->feed, package->count, keep, &found);
-    if (!status) {
-        sparse_encode(package->codec, packing->kernels, &found, package->count, packing->payload);
-        sparse_put(&found, package->dtype, packing->feed.e_new);
-    }
-    heap_free(found.value);
-    heap_free(found.index);
-    return status;
+    int status = topk_select(&job, &packing->feed, package->count, keep, &found);
+    if (status)
+        return status;
+    sparse_encode(package->codec, packing->kernels, &found, package->count, packing->payload);
+    sparse_put(&found, package->dtype, packing->feed.e_new);
+    return HEARTH_OK;
 }
 
 static int pack_randomk(struct packing *packing)
@@ -214,77 +233,51 @@ static int pack_randomk(struct packing *packing)
     const struct package *package = packing->package;
     struct codec codec = codec_of_values(package->codec->values);
     struct draw draw = draw_of(package);
-    float *values = heap_alloc_raw(packing->heap, draw.keep, sizeof(float));
-    float *left = heap_alloc_raw(packing->heap, draw.keep, sizeof(float));
-    int status = HEARTH_NO_MEMORY;
+    float *values = packing->scratch, *left = values + draw.keep;
+    struct feed feed = {.dtype = HEARTH_F32, .x = values, .e_new = left, .gain = 1, .key = package->key};
 
-    if (values && left)
-        status = randomk_gather(&draw, packing->kernels, &packing->feed, 0, draw.keep, values);
-    if (!status && !all_finite(values, draw.keep, 2 * draw_factor(&draw, !packing->feedback)))
-        status = HEARTH_POISONED; /* twice: coding may make them a little larger */
-    if (!status) {
-        struct feed feed = {.dtype = HEARTH_F32, .x = values, .e_new = left, .gain = 1, .key = package->key};
-        status = coder_encode(&codec, packing->kernels, &feed, 0, draw.keep, packing->payload);
-    }
+    int status = randomk_gather(&draw, packing->kernels, &packing->feed, 0, draw.keep, values);
+    if (status)
+        return status;
+    if (!all_finite(values, draw.keep, 2 * draw_factor(&draw, !packing->feedback)))
+        return HEARTH_POISONED; /* twice: coding may make them a little larger */
+    status = coder_encode(&codec, packing->kernels, &feed, 0, draw.keep, packing->payload);
     if (!status && packing->feedback)
         randomk_leave(&draw, left, 0, draw.keep, package->dtype, packing->feed.e_new);
-    heap_free(left);
-    heap_free(values);
     return status;
 }
 
-static void put_factor(uint8_t *bytes, const float *factor, size_t count)
+/* P, then Q. */
+static struct factors factors_of(const struct matrix *m, float *scratch)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &factor[i], sizeof bits);
-        store_u32(bytes + i * sizeof bits, bits);
-    }
+    return (struct factors){.p = scratch, .q = scratch + m->rows * m->rank};
 }
 
 /* One power iteration from a Q that is drawn. What it makes of the matrix is not wanted here, only that it
  * is finite. */
-static int iterate(struct packing *packing, const struct matrix *m, struct factors *factors)
+static int pack_powersgd(struct packing *packing)
 {
     const struct package *package = packing->package;
+    struct matrix m = matrix_of(package->codec, package->count);
+    struct factors factors = factors_of(&m, packing->scratch);
 
-    powersgd_seed(packing->kernels, package->key, m->columns, m->rank, factors->q);
-    int status = powersgd_load(m, packing->kernels, &packing->feed, factors, 0, m->rows);
+    powersgd_seed(packing->kernels, package->key, m.columns, m.rank, factors.q);
+    int status = powersgd_load(&m, packing->kernels, &packing->feed, &factors, 0, m.rows);
     if (status)
         return status;
-    powersgd_orthonormal(packing->kernels, package->key, m->rows, m->rank, factors->p);
-    powersgd_project(m, packing->kernels, &packing->feed, factors, 0, m->columns);
-    void *out = heap_alloc_raw(packing->heap, package->count, dtype_size(package->dtype));
-    if (!out)
-        return HEARTH_NO_MEMORY;
-    struct powersgd_end end = {.p_sum = factors->p,
-                               .q_sum = factors->q,
-                               .p_own = factors->p,
-                               .q_own = factors->q,
-                               .out = out,
+    powersgd_orthonormal(packing->kernels, package->key, m.rows, m.rank, factors.p);
+    powersgd_project(&m, packing->kernels, &packing->feed, &factors, 0, m.columns);
+    struct powersgd_end end = {.p_sum = factors.p,
+                               .q_sum = factors.q,
+                               .p_own = factors.p,
+                               .q_own = factors.q,
+                               .out = packing->out,
                                .residual = packing->feed.e_new,
                                .dtype = package->dtype,
                                .divisor = 1};
-    status = powersgd_finish(m, packing->kernels, &end, 0, m->rows);
-    heap_free(out);
-    return status;
-}
-
-static int pack_powersgd(struct packing *packing)
-{
-    struct matrix m = matrix_of(packing->package->codec, packing->package->count);
-    struct factors factors = {.p = heap_alloc_raw(packing->heap, m.rows * m.rank, sizeof(float)),
-                              .q = heap_alloc_raw(packing->heap, m.columns * m.rank, sizeof(float))};
-    int status = HEARTH_NO_MEMORY;
-
-    if (factors.p && factors.q)
-        status = iterate(packing, &m, &factors);
-    if (!status) {
-        put_factor(packing->payload, factors.p, m.rows * m.rank);
-        put_factor(packing->payload + m.rows * m.rank * sizeof(float), factors.q, m.columns * m.rank);
-    }
-    heap_free(factors.q);
-    heap_free(factors.p);
+    status = powersgd_finish(&m, packing->kernels, &end, 0, m.rows);
+    if (!status)
+        store_f32s(packing->payload, packing->scratch, (m.rows + m.columns) * m.rank);
     return status;
 }
 
@@ -333,11 +326,6 @@ static void put_header(const struct packing *packing, uint8_t *bytes, size_t len
     assert(!w.bad && w.at == w.end);
 }
 
-static size_t residual_len(const struct package *package)
-{
-    return package->count * (package->dtype == HEARTH_F64 ? sizeof(double) : sizeof(float));
-}
-
 int package_encode(const struct package *package, struct heap *heap, const struct package_io *io, size_t *len,
                    struct error *error)
 {
@@ -350,36 +338,37 @@ int package_encode(const struct package *package, struct heap *heap, const struc
                          bound, io->size);
     const struct codec *codec = package->codec;
     bool feedback = io->residual && codec->feedback && codec->kind != CODEC_NONE;
-    void *shadow = NULL;
-    if (feedback || is_whole_topk(codec) || codec->kind == CODEC_POWERSGD) {
-        shadow = heap_alloc_raw(heap, 1, residual_len(package));
-        if (!shadow)
-            return no_memory(error);
-    }
+    bool power = codec->kind == CODEC_POWERSGD, works_in_shadow = is_whole_topk(codec) || power;
+    size_t residual_len = package->count * residual_size(package->dtype);
+    size_t shadow_len = feedback || works_in_shadow ? align(residual_len) : 0;
+    size_t out_len = power ? align(package->count * dtype_size(package->dtype)) : 0;
+    uint8_t *memory =
+        heap_alloc_raw(heap, 1, shadow_len + out_len + scratch_count(package, true) * sizeof(float));
+    if (!memory)
+        return no_memory(error);
     struct packing packing = {.package = package,
                               .kernels = kernels_best(),
-                              .heap = heap,
                               .feed = {.dtype = package->dtype,
                                        .x = io->source,
                                        .e = feedback ? io->residual : NULL,
-                                       .e_new = shadow,
+                                       .e_new = shadow_len > 0 ? memory : NULL,
                                        .gain = 1,
                                        .key = package->key},
                               .feedback = feedback,
+                              .out = memory + shadow_len,
+                              .scratch = (float *)(void *)(memory + shadow_len + out_len),
                               .payload = io->bytes + HEADER_LEN,
                               .error = error};
     status = pack_payload(&packing);
     if (status == HEARTH_POISONED)
         status = poisoned(&packing);
-    else if (status == HEARTH_NO_MEMORY)
-        status = no_memory(error);
     if (!status) {
         put_header(&packing, io->bytes, bound);
         if (feedback && package->count > 0)
-            memcpy(io->residual, shadow, residual_len(package));
+            memcpy(io->residual, memory, residual_len);
         *len = bound;
     }
-    heap_free(shadow);
+    heap_free(memory);
     return status;
 }
 
@@ -390,10 +379,10 @@ struct unpacking {
     struct package package;
     struct codec codec;
     const struct kernels *kernels;
-    struct heap *heap;
     bool scaled;
     const uint8_t *payload;
-    void *out; /* becomes the target when all is well */
+    void *out;      /* becomes the target when all is well */
+    float *scratch; /* scratch_count */
     struct error *error;
 };
 
@@ -467,41 +456,20 @@ static int unpack_parts(struct unpacking *unpacking)
                         unpacking->error);
 }
 
-/* The tensor is 0 but where the list says otherwise. False: a value is not finite. */
-static bool spread(const struct sparse *list, enum hearth_dtype dtype, size_t count, void *out)
-{
-    const struct kernels *kernels = kernels_best();
-    size_t size = dtype_size(dtype);
-
-    memset(out, 0, count * size);
-    for (size_t i = 0; i < list->count; i++) {
-        uint8_t *at = (uint8_t *)out + list->index[i] * size;
-        double wide = list->value[i];
-        if (!isfinite(list->value[i]))
-            return false;
-        if (dtype == HEARTH_F64)
-            memcpy(at, &wide, sizeof wide);
-        else
-            kernels->narrow(dtype, at, &list->value[i], 1);
-    }
-    return true;
-}
-
 static int unpack_topk(struct unpacking *unpacking)
 {
     size_t count = unpacking->package.count, keep = codec_keeps(&unpacking->codec, count);
-    struct sparse list = {.index = heap_alloc_raw(unpacking->heap, keep, sizeof(uint32_t)),
-                          .value = heap_alloc_raw(unpacking->heap, keep, sizeof(float))};
-    int status = HEARTH_NO_MEMORY;
+    struct sparse list = {
+        .count = keep, .value = unpacking->scratch, .index = (uint32_t *)(void *)(unpacking->scratch + keep)};
 
-    if (list.index && list.value)
-        status = sparse_decode(&unpacking->codec, unpacking->kernels, unpacking->payload, keep, count, &list,
+    int status = sparse_decode(&unpacking->codec, unpacking->kernels, unpacking->payload, count, &list,
                                unpacking->error);
-    if (!status && !spread(&list, unpacking->package.dtype, count, unpacking->out))
-        status = HEARTH_POISONED;
-    heap_free(list.value);
-    heap_free(list.index);
-    return status;
+    if (status)
+        return status;
+    if (!all_finite(list.value, keep, 1))
+        return HEARTH_POISONED;
+    sparse_write(&list, unpacking->kernels, unpacking->package.dtype, count, unpacking->out);
+    return HEARTH_OK;
 }
 
 static int unpack_randomk(struct unpacking *unpacking)
@@ -510,48 +478,31 @@ static int unpack_randomk(struct unpacking *unpacking)
     struct codec codec = codec_of_values(unpacking->codec.values);
     struct draw draw = draw_of(package);
     struct payloads payloads = {.count = 1, .bytes = &unpacking->payload};
-    float *values = heap_alloc_raw(unpacking->heap, draw.keep, sizeof(float));
-    if (!values)
-        return HEARTH_NO_MEMORY;
+    float *values = unpacking->scratch, factor = draw_factor(&draw, unpacking->scaled);
     struct coder_out decoded = {.out = values, .dtype = HEARTH_F32, .divisor = 1};
-    float factor = draw_factor(&draw, unpacking->scaled);
-    int status = coder_decode(&codec, unpacking->kernels, &payloads, &decoded, draw.keep, unpacking->error);
-    if (!status && !all_finite(values, draw.keep, factor))
-        status = HEARTH_POISONED;
-    if (!status) {
-        struct randomk_out out = {
-            .out = unpacking->out, .dtype = package->dtype, .factor = factor, .divisor = 1};
-        randomk_scatter(&draw, unpacking->kernels, values, 0, draw.keep, &out);
-    }
-    heap_free(values);
-    return status;
-}
+    struct randomk_out out = {.out = unpacking->out, .dtype = package->dtype, .factor = factor, .divisor = 1};
 
-static void get_factor(const uint8_t *bytes, float *factor, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = load_u32(bytes + i * sizeof bits);
-        memcpy(&factor[i], &bits, sizeof bits);
-    }
+    int status = coder_decode(&codec, unpacking->kernels, &payloads, &decoded, draw.keep, unpacking->error);
+    if (status)
+        return status;
+    if (!all_finite(values, draw.keep, factor))
+        return HEARTH_POISONED;
+    randomk_scatter(&draw, unpacking->kernels, values, 0, draw.keep, &out);
+    return HEARTH_OK;
 }
 
 static int unpack_powersgd(struct unpacking *unpacking)
 {
     struct matrix m = matrix_of(&unpacking->codec, unpacking->package.count);
-    float *p = heap_alloc_raw(unpacking->heap, m.rows * m.rank, sizeof(float));
-    float *q = heap_alloc_raw(unpacking->heap, m.columns * m.rank, sizeof(float));
-    int status = HEARTH_NO_MEMORY;
+    struct factors factors = factors_of(&m, unpacking->scratch);
+    struct powersgd_end end = {.p_sum = factors.p,
+                               .q_sum = factors.q,
+                               .out = unpacking->out,
+                               .dtype = unpacking->package.dtype,
+                               .divisor = 1};
 
-    if (p && q) {
-        struct powersgd_end end = {
-            .p_sum = p, .q_sum = q, .out = unpacking->out, .dtype = unpacking->package.dtype, .divisor = 1};
-        get_factor(unpacking->payload, p, m.rows * m.rank);
-        get_factor(unpacking->payload + m.rows * m.rank * sizeof(float), q, m.columns * m.rank);
-        status = powersgd_finish(&m, unpacking->kernels, &end, 0, m.rows);
-    }
-    heap_free(q);
-    heap_free(p);
-    return status;
+    load_f32s(unpacking->scratch, unpacking->payload, (m.rows + m.columns) * m.rank);
+    return powersgd_finish(&m, unpacking->kernels, &end, 0, m.rows);
 }
 
 static int unpack_payload(struct unpacking *unpacking)
@@ -572,7 +523,7 @@ static int unpack_payload(struct unpacking *unpacking)
 int package_decode(struct heap *heap, const uint8_t *bytes, size_t len, const struct package_out *out,
                    struct error *error)
 {
-    struct unpacking unpacking = {.kernels = kernels_best(), .heap = heap, .error = error};
+    struct unpacking unpacking = {.kernels = kernels_best(), .error = error};
     const struct package *package = &unpacking.package;
 
     int status = get_header(&unpacking, bytes, len);
@@ -588,17 +539,18 @@ int package_decode(struct heap *heap, const uint8_t *bytes, size_t len, const st
                          HEADER_LEN + payload_len(package));
     if (out->count == 0)
         return HEARTH_OK;
-    unpacking.payload = bytes + HEADER_LEN;
-    unpacking.out = heap_alloc_raw(heap, out->count, dtype_size(out->dtype));
-    if (!unpacking.out)
+    size_t out_len = align(out->count * dtype_size(out->dtype));
+    uint8_t *memory = heap_alloc_raw(heap, 1, out_len + scratch_count(package, false) * sizeof(float));
+    if (!memory)
         return no_memory(error);
+    unpacking.payload = bytes + HEADER_LEN;
+    unpacking.out = memory;
+    unpacking.scratch = (float *)(void *)(memory + out_len);
     status = unpack_payload(&unpacking);
     if (status == HEARTH_POISONED)
         status = malformed(error, "holds numbers that are not finite");
-    else if (status == HEARTH_NO_MEMORY)
-        status = no_memory(error);
     if (!status)
-        memcpy(out->target, unpacking.out, out->count * dtype_size(out->dtype));
-    heap_free(unpacking.out);
+        memcpy(out->target, memory, out->count * dtype_size(out->dtype));
+    heap_free(memory);
     return status;
 }

@@ -94,14 +94,13 @@ static enum hearth_dtype residual_type(enum hearth_dtype dtype)
     return dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32;
 }
 
-/* The sum of squares of a part of a residual. */
-static double square_of(const void *residual, enum hearth_dtype dtype, size_t offset, size_t count)
+/* The energy of rows [from, to): of those that are sampled. */
+static double energy_of(const struct matrix *m, const void *residual, enum hearth_dtype dtype, size_t from,
+                        size_t to)
 {
     double sum = 0;
-    for (size_t i = offset; i < offset + count; i++) {
-        double x = dtype == HEARTH_F64 ? ((const double *)residual)[i] : (double)((const float *)residual)[i];
-        sum += x * x;
-    }
+    for (size_t i = (from + SAMPLED - 1) / SAMPLED * SAMPLED; i < to; i += SAMPLED)
+        sum += squares(dtype, residual, i * m->columns, m->columns);
     return sum;
 }
 
@@ -147,7 +146,7 @@ static void load_row_f64(const struct kernels *kernels, const struct feed *feed,
     const struct row_in row = {.x = acc, .m = acc, .gain = 1};
     load_block(kernels, feed, offset, count, acc);
     kernels->matrix->load(&row, q, count, sum);
-    store_block(kernels, feed, offset, count, acc);
+    stream_block(kernels, feed, offset, count, acc);
 }
 
 static bool all_finite(const float *x, uint32_t count)
@@ -195,8 +194,9 @@ static bool load_plain(const struct matrix *m, const struct kernels *kernels, co
         count = lesser(end - at, COLUMNS_MAX);
         uint32_t bits = load_block(kernels, feed, at, count, acc);
         largest = bits > largest ? bits : largest;
-        store_block(kernels, feed, at, count, acc);
+        stream_block(kernels, feed, at, count, acc);
     }
+    kernels->stream_end();
     return largest <= FINITE_MAX;
 }
 
@@ -218,9 +218,8 @@ int powersgd_load(const struct matrix *m, const struct kernels *kernels, const s
         }
     }
     kernels->matrix->settle();
-    for (size_t i = from; i < to && feed->energy; i++)
-        if (i % SAMPLED == 0)
-            feed->energy->before += square_of(feed->e_new, feed->dtype, i * m->columns, m->columns);
+    if (feed->energy)
+        feed->energy->before += energy_of(m, feed->e_new, feed->dtype, from, to);
     return good ? HEARTH_OK : HEARTH_POISONED;
 }
 
@@ -366,7 +365,7 @@ static bool product_finite(const struct kernels *kernels, const struct product *
         const float *p = product->p + i * q->rank;
         const struct rows_out out = {.p = {p, p}, .target = {scratch, scratch}};
         kernels->matrix->expand(&out, q, count);
-        uint32_t bits = largest_bits(kernels, scratch, count);
+        uint32_t bits = kernels->quant->largest(scratch, count);
         largest = bits > largest ? bits : largest;
     }
     return largest <= FINITE_MAX;
@@ -406,8 +405,7 @@ int powersgd_finish(const struct matrix *m, const struct kernels *kernels, const
         }
     }
     kernels->matrix->settle();
-    for (size_t i = from; i < to && end->energy; i++)
-        if (i % SAMPLED == 0)
-            end->energy->after += square_of(end->residual, end->dtype, i * m->columns, m->columns);
+    if (end->energy)
+        end->energy->after += energy_of(m, end->residual, end->dtype, from, to);
     return good ? HEARTH_OK : HEARTH_POISONED;
 }

@@ -102,13 +102,6 @@ static size_t walk_take(struct walk *w, size_t to, size_t limit, size_t *coordin
     return count;
 }
 
-static uint32_t magnitude_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & UINT32_C(0x7fffffff);
-}
-
 /* First many are drawn, then taken in a loop that does nothing else: it has more fetches under way than one
  * that draws between them. */
 static int gather_in_place(const struct draw *draw, float *x, size_t from, size_t to, float *values)
@@ -121,20 +114,12 @@ static int gather_in_place(const struct draw *draw, float *x, size_t from, size_
             float *at = x + coordinates[i];
             if (i + AHEAD < count)
                 __builtin_prefetch(x + coordinates[i + AHEAD], 1);
-            uint32_t bits = magnitude_bits(*at);
+            uint32_t bits = magnitude(*at);
             largest = bits > largest ? bits : largest;
             *values++ = *at;
             *at = 0.0f;
         }
     return largest > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
-}
-
-static double square_sum(const float *x, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
 }
 
 /* Takes the block's coordinates out of acc. Gives their number. */
@@ -172,12 +157,13 @@ int randomk_gather(const struct draw *draw, const struct kernels *kernels, const
         uint32_t bits = load_block(kernels, feed, block.from, count, acc);
         largest = bits > largest ? bits : largest;
         if (counted)
-            feed->energy->before += square_sum(acc, count);
+            feed->energy->before += squares(HEARTH_F32, acc, 0, count);
         values += take_block(&w, to, block, acc, values);
         if (counted)
-            feed->energy->after += square_sum(acc, count);
-        store_block(kernels, feed, block.from, count, acc);
+            feed->energy->after += squares(HEARTH_F32, acc, 0, count);
+        stream_block(kernels, feed, block.from, count, acc);
     }
+    kernels->stream_end();
     return largest > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
 }
 

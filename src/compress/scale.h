@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of blocks and of lists: how many a block has, and bf16 numbers as bits. Only for the files of this
- * room. */
+/* Numbers as bytes: scales of blocks and of lists (how many a block has, bf16 as bits), and floats. Only for
+ * the files of this room. */
 #pragma once
 
 #include "core/bytes.h"
@@ -37,4 +37,22 @@ static inline uint16_t scale_of(uint32_t largest)
     bits = (bits + 0xffff) >> 16;
     bits = bits > QUANT_SCALE_LEAST ? bits : QUANT_SCALE_LEAST;
     return (uint16_t)(bits < QUANT_SCALE_MOST ? bits : QUANT_SCALE_MOST);
+}
+
+/* Floats as they are. */
+static inline void store_f32s(uint8_t *bytes, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        store_u32(bytes + i * sizeof bits, bits);
+    }
+}
+
+static inline void load_f32s(float *x, const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = load_u32(bytes + i * sizeof bits);
+        memcpy(&x[i], &bits, sizeof bits);
+    }
 }

@@ -29,12 +29,13 @@ void sparse_encode(const struct codec *codec, const struct kernels *kernels, str
     }
 }
 
-int sparse_decode(const struct codec *codec, const struct kernels *kernels, const uint8_t *bytes, size_t keep,
+int sparse_decode(const struct codec *codec, const struct kernels *kernels, const uint8_t *bytes,
                   size_t count, struct sparse *list, struct error *error)
 {
+    size_t keep = list->count;
     struct elias elias = elias_of(keep, count);
     struct values values = {codec->values, kernels, keep};
-    struct elias_reader reader = elias_reader_of(&elias, bytes);
+    struct elias_reader reader = {.elias = elias, .bytes = bytes};
     const uint8_t *value_bytes = bytes + elias.low_len + elias.high_len;
     for (size_t from = 0, number; from < keep; from += number) {
         number = piece_of(from, keep);
@@ -49,26 +50,37 @@ int sparse_decode(const struct codec *codec, const struct kernels *kernels, cons
     if (!elias_ends(&reader))
         return error_set(error, HEARTH_PROTOCOL, RANK_NONE,
                          "bits beside the indices of a list of %zu are not 0", keep);
-    list->count = keep;
     return HEARTH_OK;
 }
 
-void sparse_add(const struct sparse *list, float *target)
+void sparse_add(const struct sparse *list, enum hearth_dtype dtype, void *target)
 {
     for (size_t i = 0; i < list->count; i++)
-        target[list->index[i]] += list->value[i];
+        if (dtype == HEARTH_F64)
+            ((double *)target)[list->index[i]] += (double)list->value[i];
+        else
+            ((float *)target)[list->index[i]] += list->value[i];
 }
 
 void sparse_put(const struct sparse *list, enum hearth_dtype dtype, void *target)
 {
-    float *narrow = target;
-    double *wide = target;
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         if (dtype == HEARTH_F64)
-            wide[list->index[i]] = (double)list->value[i];
+            ((double *)target)[list->index[i]] = (double)list->value[i];
         else
-            narrow[list->index[i]] = list->value[i];
-    }
+            ((float *)target)[list->index[i]] = list->value[i];
+}
+
+void sparse_write(const struct sparse *list, const struct kernels *kernels, enum hearth_dtype dtype,
+                  size_t count, void *tensor)
+{
+    size_t size = dtype_size(dtype);
+    memset(tensor, 0, count * size);
+    if (size >= sizeof(float))
+        sparse_put(list, dtype, tensor);
+    else
+        for (size_t i = 0; i < list->count; i++)
+            kernels->narrow(dtype, (uint8_t *)tensor + list->index[i] * size, &list->value[i], 1);
 }
 
 /* ---- merging: a heap of the lists, the one with the lowest index on top, of equal ones the first ------- */

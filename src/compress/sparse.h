@@ -29,12 +29,11 @@ size_t topk_scratch_len(size_t count, size_t keep);
 /* acc = gain * x + e is written to feed->e_new (never NULL here; f32 or f64 as in struct feed), and the
  * `keep` elements of largest |acc| (as f32), ties by lowest index, to `found` (room for `keep` entries):
  * exactly that many, exactly those. e_new still holds them: see sparse_leave. Linear time, never a sort;
- * with a good hint one pass over memory. HEARTH_POISONED as coder_encode; HEARTH_NO_MEMORY. */
+ * with a good hint one pass over memory. HEARTH_POISONED as coder_encode. */
 struct topk_job {
     const struct kernels *kernels;
-    struct heap *heap;
     struct topk_hint *hint; /* may be NULL */
-    void *scratch;          /* topk_scratch_len bytes; NULL: taken from the heap */
+    void *scratch;          /* topk_scratch_len bytes */
 };
 int MUST_CHECK topk_select(const struct topk_job *job, const struct feed *feed, size_t count, size_t keep,
                            struct sparse *found);
@@ -50,15 +49,18 @@ size_t sparse_len(const struct codec *codec, size_t keep, size_t count);
 /* Writes sparse_len bytes; list->value[i] becomes what the coded value lacks of it. All values finite. */
 void sparse_encode(const struct codec *codec, const struct kernels *kernels, struct sparse *list,
                    size_t count, uint8_t *bytes);
-/* Checked: HEARTH_PROTOCOL with a text if indices are not ascending or not below `count`, a scale is not a
- * number, bits that must be 0 are not. `list` has room for `keep`. */
+/* As many entries as list->count says, for which there is room. Checked: HEARTH_PROTOCOL with a text if
+ * indices are not ascending or not below `count`, a scale is not a number, bits that must be 0 are not. */
 int MUST_CHECK sparse_decode(const struct codec *codec, const struct kernels *kernels, const uint8_t *bytes,
-                             size_t keep, size_t count, struct sparse *list, struct error *error);
+                             size_t count, struct sparse *list, struct error *error);
 
-/* target[index] += value for all entries. */
-void sparse_add(const struct sparse *list, float *target);
-/* target[index] = value for all entries (f32 or f64). */
+/* target[index] += value for all entries (f64 for that type, else f32). */
+void sparse_add(const struct sparse *list, enum hearth_dtype dtype, void *target);
+/* target[index] = value, likewise. */
 void sparse_put(const struct sparse *list, enum hearth_dtype dtype, void *target);
+/* The tensor is 0 but where the list says otherwise. */
+void sparse_write(const struct sparse *list, const struct kernels *kernels, enum hearth_dtype dtype,
+                  size_t count, void *tensor);
 /* Merges lists in the order given: where several have an index their values are added in that order, in f32.
  * `sum` has room for the entries of all lists together. At most CODER_PAYLOADS_MAX lists. */
 void sparse_merge(const struct sparse *lists, int list_count, struct sparse *sum);

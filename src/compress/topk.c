@@ -59,7 +59,7 @@ static bool topk_decode(const struct block_context *context, const uint8_t *byte
 {
     struct topk_layout layout;
     layout_init(&layout, context, count);
-    struct elias_reader reader = elias_reader_of(&layout.elias, bytes);
+    struct elias_reader reader = {.elias = layout.elias, .bytes = bytes};
     uint32_t index[VALUES_PIECE];
     float value[VALUES_PIECE];
     if (mode == BLOCK_SET)

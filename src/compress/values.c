@@ -26,23 +26,14 @@ size_t values_len(enum codec_values kind, size_t count)
     return scales_len(kind, count) + count * value_len(kind);
 }
 
-static void encode_f32(float *value, size_t number, uint8_t *bytes)
-{
-    for (size_t i = 0; i < number; i++) {
-        uint32_t bits;
-        memcpy(&bits, &value[i], sizeof bits);
-        store_u32(bytes + 4 * i, bits);
-        value[i] = 0.0f;
-    }
-}
-
 void values_encode(const struct values *values, float *value, size_t from, size_t number, uint8_t *bytes)
 {
     const struct quant_kernels *quant = values->kernels->quant;
     uint8_t *to = bytes + scales_len(values->kind, values->count) + from * value_len(values->kind);
     assert(from % VALUES_PIECE == 0 && number <= VALUES_PIECE && from + number <= values->count);
     if (values->kind == VALUES_F32) {
-        encode_f32(value, number, to);
+        store_f32s(to, value, number);
+        memset(value, 0, number * sizeof *value);
     } else if (values->kind == VALUES_BF16) {
         quant->bf16_encode(value, number, to, false);
     } else {
@@ -50,17 +41,6 @@ void values_encode(const struct values *values, float *value, size_t from, size_
         store_u16(bytes + from / VALUES_PIECE * 2, scale);
         quant->int8_encode(value, number, scale_value(scale), NULL, to, false);
     }
-}
-
-static bool decode_f32(const uint8_t *bytes, size_t number, float *value)
-{
-    bool good = true;
-    for (size_t i = 0; i < number; i++) {
-        uint32_t bits = load_u32(bytes + 4 * i);
-        good &= (bits & UINT32_C(0x7fffffff)) <= FINITE_MAX;
-        memcpy(&value[i], &bits, sizeof bits);
-    }
-    return good;
 }
 
 static bool bf16_are_finite(const uint8_t *bytes, size_t number)
@@ -76,8 +56,10 @@ bool values_decode(const struct values *values, const uint8_t *bytes, size_t fro
 {
     const struct quant_kernels *quant = values->kernels->quant;
     const uint8_t *at = bytes + scales_len(values->kind, values->count) + from * value_len(values->kind);
-    if (values->kind == VALUES_F32)
-        return decode_f32(at, number, value);
+    if (values->kind == VALUES_F32) {
+        load_f32s(value, at, number);
+        return quant->largest(value, number) <= FINITE_MAX;
+    }
     if (values->kind == VALUES_BF16) {
         quant->bf16_decode(at, number, value, false);
         return bf16_are_finite(at, number);

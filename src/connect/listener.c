@@ -123,10 +123,11 @@ void listener_receive(struct listener *listener, const struct listener_self *sel
 
 void listener_settle(struct listener *listener)
 {
-    struct incoming incoming;
+    struct half_open_incoming incoming;
+    struct greeting greeting;
 
-    while (listener_take(listener, &incoming))
-        listener_refuse(incoming.stream, &incoming.greeting, GREETING_JOINED);
+    while (listener_take(listener, &incoming, &greeting))
+        listener_refuse(incoming.stream, &greeting, GREETING_JOINED);
     listener->receiving = false;
     if (listener->self.credentials)
         half_open_settle(listener->half_open, "we are joined to all");
@@ -135,17 +136,15 @@ void listener_settle(struct listener *listener)
     half_open_close_local(listener->half_open);
 }
 
-bool listener_take(struct listener *listener, struct incoming *incoming)
+bool listener_take(struct listener *listener, struct half_open_incoming *incoming, struct greeting *greeting)
 {
-    struct half_open_incoming through;
     uint8_t bytes[GREETING_LEN];
     size_t len;
     const char *what;
 
-    if (!half_open_take(listener->half_open, &through, bytes, &len))
+    if (!half_open_take(listener->half_open, incoming, bytes, &len))
         return false;
-    *incoming = (struct incoming){.stream = through.stream, .local = through.local, .from = through.from};
-    int status = greeting_decode(&incoming->greeting, bytes, &what);
+    int status = greeting_decode(greeting, bytes, &what);
     assert(status == HEARTH_OK); /* it was judged */
     (void)status;
     return true;

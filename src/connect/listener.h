@@ -13,14 +13,6 @@ struct listener_self {
     const struct credentials *credentials; /* NULL: plain; lent until listener_settle */
 };
 
-/* A connection that has greeted us; nothing behind its 64 bytes is read. */
-struct incoming {
-    struct secure_stream *stream;
-    bool local; /* a unix socket of our own user */
-    struct sock_addr from;
-    struct greeting greeting;
-};
-
 /* The node pumps its half-open connections after the mesh is made, too: later ones are refused, bounded in
  * number, time and memory. */
 struct listener {
@@ -43,9 +35,9 @@ int MUST_CHECK listener_open_local(struct listener *listener, struct error *erro
 /* Where that member listens for its neighbours. */
 void listener_local_addr(uint64_t cluster, int rank, struct sock_addr *out);
 
-/* The next connection, the caller's from then on; false: none. To be called until then after each
- * half_open_pump. */
-bool listener_take(struct listener *listener, struct incoming *incoming);
+/* The next connection that has greeted us, the caller's from then on; nothing behind its 64 bytes is read.
+ * False: none. To be called until then after each half_open_pump. */
+bool listener_take(struct listener *listener, struct half_open_incoming *incoming, struct greeting *greeting);
 /* Answers a connection no, and closes it. */
 void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,
                      enum greeting_reason reason);

@@ -25,163 +25,163 @@ struct secure_stream {
 int secure_stream_open(const struct session_setup *setup, int fd, struct secure_stream **out)
 {
     struct session_setup channel = *setup;
-    struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof *t);
+    struct secure_stream *s = heap_alloc(setup->heap, 1, sizeof *s);
     struct error error;
 
     if (setup->role == CHANNEL_LISTENS && sock_local(fd, &channel.at) != HEARTH_OK)
         channel.at.len = 0; /* a pair of sockets, in tests */
-    if (!t || (setup->credentials && channel_open(&channel, &t->channel, &error) != HEARTH_OK)) {
-        heap_free(t);
+    if (!s || (setup->credentials && channel_open(&channel, &s->channel, &error) != HEARTH_OK)) {
+        heap_free(s);
         sock_close(fd);
         return HEARTH_NO_MEMORY;
     }
-    t->heap = setup->heap;
-    t->fd = fd;
-    *out = t;
+    s->heap = setup->heap;
+    s->fd = fd;
+    *out = s;
     return HEARTH_OK;
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
-static struct iovec unsent(const struct secure_stream *t)
+static struct iovec unsent(const struct secure_stream *s)
 {
-    if (t->channel)
-        return channel_output(t->channel);
-    return (struct iovec){t->left + t->left_sent, t->left_len - t->left_sent};
+    if (s->channel)
+        return channel_output(s->channel);
+    return (struct iovec){s->left + s->left_sent, s->left_len - s->left_sent};
 }
 
-static void left_free(struct secure_stream *t)
+static void left_free(struct secure_stream *s)
 {
-    if (t->left)
-        wipe(t->left, t->left_len);
-    heap_free(t->left);
-    t->left = NULL;
-    t->left_len = t->left_sent = 0;
+    if (s->left)
+        wipe(s->left, s->left_len);
+    heap_free(s->left);
+    s->left = NULL;
+    s->left_len = s->left_sent = 0;
 }
 
-static void sent(struct secure_stream *t, size_t len)
+static void sent(struct secure_stream *s, size_t len)
 {
-    if (t->channel) {
-        channel_sent(t->channel, len);
+    if (s->channel) {
+        channel_sent(s->channel, len);
         return;
     }
-    t->left_sent += len;
-    if (t->left_sent == t->left_len)
-        left_free(t);
+    s->left_sent += len;
+    if (s->left_sent == s->left_len)
+        left_free(s);
 }
 
 /* HEARTH_OK: all that fits now; HEARTH_PEER_LOST. */
-static int flush(struct secure_stream *t)
+static int flush(struct secure_stream *s)
 {
-    struct iovec piece = unsent(t);
-    ssize_t len = piece.iov_len > 0 ? sock_send(t->fd, &piece, 1) : 0;
+    struct iovec piece = unsent(s);
+    ssize_t len = piece.iov_len > 0 ? sock_send(s->fd, &piece, 1) : 0;
 
     if (len > 0)
-        sent(t, (size_t)len);
+        sent(s, (size_t)len);
     return len < 0 ? HEARTH_PEER_LOST : HEARTH_OK;
 }
 
-bool secure_stream_wants_send(const struct secure_stream *t)
+bool secure_stream_wants_send(const struct secure_stream *s)
 {
-    return unsent(t).iov_len > 0;
+    return unsent(s).iov_len > 0;
 }
 
 /* The rest of a message that was begun must follow. */
-static bool left_keep(struct secure_stream *t, const uint8_t *bytes, size_t len)
+static bool left_keep(struct secure_stream *s, const uint8_t *bytes, size_t len)
 {
-    t->left = heap_alloc_raw(t->heap, 1, len);
-    if (!t->left)
+    s->left = heap_alloc_raw(s->heap, 1, len);
+    if (!s->left)
         return false;
-    memcpy(t->left, bytes, len);
-    t->left_len = len;
+    memcpy(s->left, bytes, len);
+    s->left_len = len;
     return true;
 }
 
-static bool send_plain(struct secure_stream *t, const void *bytes, size_t len)
+static bool send_plain(struct secure_stream *s, const void *bytes, size_t len)
 {
     struct iovec piece = {(void *)(uintptr_t)bytes, len};
-    ssize_t moved = sock_send(t->fd, &piece, 1);
+    ssize_t moved = sock_send(s->fd, &piece, 1);
 
     if (moved <= 0)
         return false;
-    if ((size_t)moved == len || left_keep(t, (const uint8_t *)bytes + moved, len - (size_t)moved))
+    if ((size_t)moved == len || left_keep(s, (const uint8_t *)bytes + moved, len - (size_t)moved))
         return true;
-    sock_finish(t->fd); /* half a message and no memory for the rest: nothing may follow */
+    sock_finish(s->fd); /* half a message and no memory for the rest: nothing may follow */
     return false;
 }
 
-bool secure_stream_send(struct secure_stream *t, const void *bytes, size_t len)
+bool secure_stream_send(struct secure_stream *s, const void *bytes, size_t len)
 {
     assert(len > 0 && len <= SECURE_STREAM_MESSAGE_MAX);
-    if (flush(t) != HEARTH_OK || secure_stream_wants_send(t))
+    if (flush(s) != HEARTH_OK || secure_stream_wants_send(s))
         return false;
-    if (!t->channel)
-        return send_plain(t, bytes, len);
-    return channel_send(t->channel, bytes, len) && flush(t) == HEARTH_OK;
+    if (!s->channel)
+        return send_plain(s, bytes, len);
+    return channel_send(s->channel, bytes, len) && flush(s) == HEARTH_OK;
 }
 
 /* ---- receiving ---------------------------------------------------------------------------------------- */
 
 /* Whether the first byte that came is one that our kind of secure stream may begin with. */
-static bool hear_first(struct secure_stream *t, uint8_t byte)
+static bool hear_first(struct secure_stream *s, uint8_t byte)
 {
-    if (!t->heard)
-        t->mixed = byte == (t->channel ? PLAIN_START : TLS_HANDSHAKE);
-    t->heard = true;
-    return !t->mixed;
+    if (!s->heard)
+        s->mixed = byte == (s->channel ? PLAIN_START : TLS_HANDSHAKE);
+    s->heard = true;
+    return !s->mixed;
 }
 
-bool secure_stream_mixed(const struct secure_stream *t)
+bool secure_stream_mixed(const struct secure_stream *s)
 {
-    return t->mixed;
+    return s->mixed;
 }
 
-const char *secure_stream_mixed_text(const struct secure_stream *t)
+const char *secure_stream_mixed_text(const struct secure_stream *s)
 {
-    return t->channel ? "it is plain, and we encrypt: start all members with plain, or (better) none"
+    return s->channel ? "it is plain, and we encrypt: start all members with plain, or (better) none"
                       : "it encrypts, and we are plain: start all members with plain, or (better) none";
 }
 
-static ssize_t recv_plain(struct secure_stream *t, void *target, size_t len_max)
+static ssize_t recv_plain(struct secure_stream *s, void *target, size_t len_max)
 {
     struct iovec piece = {target, len_max};
-    ssize_t len = sock_recv(t->fd, &piece, 1);
+    ssize_t len = sock_recv(s->fd, &piece, 1);
 
-    if (len > 0 && !hear_first(t, *(const uint8_t *)target))
+    if (len > 0 && !hear_first(s, *(const uint8_t *)target))
         return HEARTH_PROTOCOL;
     return len;
 }
 
 /* Gives the channel what there is, up to the end of a record. HEARTH_PENDING: nothing is there. HEARTH_OK:
  * something was. Else why not, with a text if there is more to say than that the connection ended. */
-static int feed(struct secure_stream *t, struct error *error)
+static int feed(struct secure_stream *s, struct error *error)
 {
     uint8_t bytes[READ_BYTES];
-    size_t wants = channel_wants(t->channel);
+    size_t wants = channel_wants(s->channel);
     struct iovec piece = {bytes, wants < sizeof bytes ? wants : sizeof bytes};
-    ssize_t len = sock_recv(t->fd, &piece, 1);
+    ssize_t len = sock_recv(s->fd, &piece, 1);
 
     error_clear(error);
     if (len <= 0)
         return len == 0 ? HEARTH_PENDING : HEARTH_PEER_LOST;
-    if (!hear_first(t, bytes[0]))
+    if (!hear_first(s, bytes[0]))
         return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_PROTOCOL, RANK_NONE, "%s",
-                             secure_stream_mixed_text(t));
-    int status = channel_input(t->channel, bytes, (size_t)len, error);
+                             secure_stream_mixed_text(s));
+    int status = channel_input(s->channel, bytes, (size_t)len, error);
     return status == HEARTH_PENDING ? HEARTH_OK : status;
 }
 
-ssize_t secure_stream_recv(struct secure_stream *t, void *target, size_t len_max)
+ssize_t secure_stream_recv(struct secure_stream *s, void *target, size_t len_max)
 {
     struct error error;
 
-    if (!t->channel)
-        return recv_plain(t, target, len_max);
+    if (!s->channel)
+        return recv_plain(s, target, len_max);
     for (;;) {
-        size_t got = channel_recv(t->channel, target, len_max);
+        size_t got = channel_recv(s->channel, target, len_max);
         if (got > 0)
             return (ssize_t)got;
-        int status = feed(t, &error);
+        int status = feed(s, &error);
         if (status == HEARTH_PENDING)
             return 0;
         if (status != HEARTH_OK)
@@ -191,9 +191,9 @@ ssize_t secure_stream_recv(struct secure_stream *t, void *target, size_t len_max
 
 /* ---- the handshake ------------------------------------------------------------------------------------ */
 
-static int lost(const struct secure_stream *t, struct error *error)
+static int lost(const struct secure_stream *s, struct error *error)
 {
-    if (t->heard) /* pushed out, it may be, by strangers */
+    if (s->heard) /* pushed out, it may be, by strangers */
         return error_because(error, HEARTH_REASON_PEER_CLOSED, HEARTH_PEER_LOST, RANK_NONE,
                              "it closed the connection in the handshake");
     return error_because(
@@ -202,83 +202,83 @@ static int lost(const struct secure_stream *t, struct error *error)
 }
 
 /* Reads first: the last message of a peer says more than that it closed. */
-static int shake(struct secure_stream *t, struct error *error)
+static int shake(struct secure_stream *s, struct error *error)
 {
     int sending, status;
 
     do {
-        sending = flush(t);
-        status = feed(t, error);
-    } while (status == HEARTH_OK && !channel_ready(t->channel));
+        sending = flush(s);
+        status = feed(s, error);
+    } while (status == HEARTH_OK && !channel_ready(s->channel));
     if (status == HEARTH_OK || (status != HEARTH_PENDING && status != HEARTH_PEER_LOST))
-        (void)flush(t); /* our last step, or why we refuse */
+        (void)flush(s); /* our last step, or why we refuse */
     if (status == HEARTH_PEER_LOST && error->text[0])
         return status;
     if (status == HEARTH_PEER_LOST || (status == HEARTH_PENDING && sending != HEARTH_OK))
-        return lost(t, error);
+        return lost(s, error);
     return status;
 }
 
-bool secure_stream_ready(const struct secure_stream *t)
+bool secure_stream_ready(const struct secure_stream *s)
 {
-    return !t->channel || channel_ready(t->channel);
+    return !s->channel || channel_ready(s->channel);
 }
 
-int secure_stream_pump(struct secure_stream *t, struct error *error)
+int secure_stream_pump(struct secure_stream *s, struct error *error)
 {
-    if (!secure_stream_ready(t))
-        return shake(t, error);
-    if (flush(t) == HEARTH_OK)
+    if (!secure_stream_ready(s))
+        return shake(s, error);
+    if (flush(s) == HEARTH_OK)
         return HEARTH_OK;
     return error_because(error, HEARTH_REASON_PEER_CLOSED, HEARTH_PEER_LOST, RANK_NONE,
                          "the connection broke");
 }
 
-const struct identity *secure_stream_peer(const struct secure_stream *t)
+const struct identity *secure_stream_peer(const struct secure_stream *s)
 {
-    return t->channel && channel_ready(t->channel) ? channel_peer(t->channel) : NULL;
+    return s->channel && channel_ready(s->channel) ? channel_peer(s->channel) : NULL;
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
 
-struct sock_wait secure_stream_wait(const struct secure_stream *t)
+struct sock_wait secure_stream_wait(const struct secure_stream *s)
 {
-    return (struct sock_wait){.fd = t->fd, .want_recv = true, .want_send = secure_stream_wants_send(t)};
+    return (struct sock_wait){.fd = s->fd, .want_recv = true, .want_send = secure_stream_wants_send(s)};
 }
 
-int secure_stream_fd(const struct secure_stream *t)
+int secure_stream_fd(const struct secure_stream *s)
 {
-    return t->fd;
+    return s->fd;
 }
 
-void secure_stream_close(struct secure_stream *t)
+void secure_stream_close(struct secure_stream *s)
 {
-    if (!t)
+    if (!s)
         return;
-    if (t->fd >= 0)
-        (void)flush(t);
-    sock_close(t->fd);
-    channel_close(t->channel);
-    left_free(t);
-    heap_free(t);
+    if (s->fd >= 0)
+        (void)flush(s);
+    sock_close(s->fd);
+    channel_close(s->channel);
+    left_free(s);
+    heap_free(s);
 }
 
-int secure_stream_release(struct secure_stream *t, int *fd, struct records **records)
+int secure_stream_release(struct secure_stream *s, int *fd, struct records **records)
 {
-    int status = flush(t);
+    int status = flush(s);
 
-    if (secure_stream_wants_send(t))
+    if (secure_stream_wants_send(s))
         return status == HEARTH_OK ? HEARTH_PENDING : status;
     *records = NULL;
-    if (t->channel)
-        status = channel_take_records(t->channel, records);
+    if (s->channel)
+        status = channel_take_records(s->channel, records);
     if (status == HEARTH_PENDING)
         return status;
-    t->channel = NULL;
+    s->channel = NULL;
     if (status == HEARTH_OK) {
-        *fd = t->fd;
-        t->fd = -1;
+        *fd = s->fd;
+        s->fd = -1;
     }
-    secure_stream_close(t);
+    secure_stream_close(s);
     return status;
 }

@@ -36,8 +36,9 @@ struct codec_pool {
 
 /* In front of each block. */
 struct block_head {
+    struct list item; /* in the list of who uses it */
     size_t len;
-    uint8_t pad[HEAP_ALIGN - sizeof(size_t)];
+    uint8_t pad[HEAP_ALIGN - sizeof(struct list) - sizeof(size_t)];
 };
 
 /* ---- memory ---- */
@@ -100,8 +101,10 @@ void *codec_pool_take(struct codec_pool *w, size_t len)
             block = block_make(w, len);
         }
     }
-    if (block)
+    if (block) {
+        list_init(&head_of(block)->item);
         w->out_bytes += head_of(block)->len;
+    }
     if (w->out_bytes > w->most_bytes)
         w->most_bytes = w->out_bytes;
     mutex_unlock(&w->lock);
@@ -125,6 +128,7 @@ void codec_pool_give(struct codec_pool *w, void *block)
 {
     if (!block)
         return;
+    list_remove(&head_of(block)->item);
     mutex_lock(&w->lock);
     w->out_bytes -= head_of(block)->len;
     w->block_bytes += head_of(block)->len;
@@ -134,6 +138,17 @@ void codec_pool_give(struct codec_pool *w, void *block)
     for (size_t allowed = bytes_allowed(w); w->block_bytes > allowed;)
         heap_free(head_of(block_remove(w, 0)));
     mutex_unlock(&w->lock);
+}
+
+void codec_pool_list(struct list *blocks, void *block)
+{
+    list_push(blocks, &head_of(block)->item);
+}
+
+void codec_pool_give_all(struct codec_pool *w, struct list *blocks)
+{
+    while (!list_empty(blocks))
+        codec_pool_give(w, container_of(blocks->next, struct block_head, item) + 1);
 }
 
 /* ---- the worker ---- */

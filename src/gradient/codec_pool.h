@@ -9,9 +9,12 @@
 /* Opened by the first who needs it; lives as long as the node. NULL: no memory, or the node is closing. */
 struct codec_pool *codec_pool_of(hearth_node *node);
 
-/* At least len bytes, content undefined; NULL: no memory. Given back by codec_pool_give (NULL is allowed). */
+/* At least len bytes, content undefined; NULL: no memory. Given back by codec_pool_give (NULL is allowed), or
+ * with all others of a list that it was put in. */
 void *codec_pool_take(struct codec_pool *pool, size_t len);
+void codec_pool_list(struct list *blocks, void *block);
 void codec_pool_give(struct codec_pool *pool, void *block);
+void codec_pool_give_all(struct codec_pool *pool, struct list *blocks);
 
 /* Kernels for a tensor of so many bytes. What is small stays in the caches: nothing of it is written past
  * them. */

@@ -1,31 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed all-reduces as the user calls them: arguments are checked before anything happens. What goes
  * plain and has nothing left over from earlier is an ordinary all_reduce. */
-#include <stdio.h>
-#include <string.h>
-
-#include "gradient/tensors.h"
+#include "gradient/compressor.h"
 #include "gradient/work.h"
 #include "node/call.h"
 
 static const char call_name[] = "all_reduce_compressed";
-
-static int refuse(int status, const char *format, const char *what)
-{
-    char reason[ERROR_TEXT_MAX];
-    snprintf(reason, sizeof reason, format, what);
-    return error_set(error_last(), status, RANK_NONE, "%s: %s", call_name, reason);
-}
 
 /* ---- checks ---- */
 
 static int types_check(const struct reduction_call *call)
 {
     if (!tensor_dtype_good(call->dtype))
-        return refuse(HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
+        return refuse(call_name, HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
                       hearth_dtype_name(call->dtype));
     if (call->op != HEARTH_OP_SUM && call->op != HEARTH_OP_AVG)
-        return refuse(HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg", hearth_op_name(call->op));
+        return refuse(call_name, HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg",
+                      hearth_op_name(call->op));
     return HEARTH_OK;
 }
 
@@ -41,11 +32,11 @@ static int buffers_check(const struct reduction_call *call)
     if (__builtin_mul_overflow(call->count, dtype_size(call->dtype), &len) ||
         __builtin_mul_overflow(call->count, residual_size(call->dtype), &residual_len) || len > INT64_MAX ||
         residual_len > INT64_MAX)
-        return refuse(HEARTH_INVALID, "%s", "the buffers would hold 2^63 bytes or more");
+        return refuse(call_name, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
     if (call->count > 0 && !call->buffer)
-        return refuse(HEARTH_INVALID, "%s", "buffer is NULL");
+        return refuse(call_name, HEARTH_INVALID, "buffer is NULL");
     if (call->residual && overlap(call->buffer, len, call->residual, residual_len))
-        return refuse(HEARTH_INVALID, "%s", "buffer and residual overlap");
+        return refuse(call_name, HEARTH_INVALID, "buffer and residual overlap");
     return HEARTH_OK;
 }
 
@@ -53,17 +44,17 @@ static int codec_check(const struct reduction_call *call)
 {
     const struct codec *codec = &call->codec;
     if (codec->kind == CODEC_TOPK && codec->chunk == 0 && call->count > SPARSE_COUNT_MAX)
-        return refuse(HEARTH_UNSUPPORTED, "%s",
+        return refuse(call_name, HEARTH_UNSUPPORTED,
                       "topk over a whole tensor takes at most 4,294,967,295 elements; use chunk=4096");
     if (codec->kind != CODEC_POWERSGD || call->algo == REDUCTION_PLAIN)
         return HEARTH_OK;
     if (call->rows == 0 || call->columns == 0 || call->rows > call->count || call->count % call->rows != 0 ||
         call->count / call->rows != call->columns)
-        return refuse(HEARTH_INVALID, "%s",
+        return refuse(call_name, HEARTH_INVALID,
                       "powersgd needs the shape of a matrix: rows=COUNT in the codec, of which the number of "
                       "elements is a multiple");
     if (codec->alternate && !call->state)
-        return refuse(HEARTH_UNSUPPORTED, "%s",
+        return refuse(call_name, HEARTH_UNSUPPORTED,
                       "powersgd,alternate needs what it keeps between steps: use a compressor");
     return HEARTH_OK;
 }
@@ -74,12 +65,11 @@ static int guard_check(const struct reduction_call *call, int size)
     size_t need = reduction_memory(call, size);
     if (limit == 0 || need <= limit)
         return HEARTH_OK;
-    error_set(
-        error_last(), HEARTH_LIMIT, RANK_NONE,
-        "%s: it needs about %zu bytes here (%d ranks, a tensor of %zu bytes, shadows included), more than "
-        "compressed_allreduce_max_bytes = %zu; reduce the tensor in pieces, or raise "
-        "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES (0: no limit)",
-        call_name, need, size, call->count * dtype_size(call->dtype), limit);
+    refuse(call_name, HEARTH_LIMIT,
+           "it needs about %zu bytes here (%d ranks, a tensor of %zu bytes, shadows included), more than "
+           "compressed_allreduce_max_bytes = %zu; reduce the tensor in pieces, or raise "
+           "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES (0: no limit)",
+           need, size, call->count * dtype_size(call->dtype), limit);
     node_refuse(call->group, call->opts->tag, error_last());
     return HEARTH_LIMIT;
 }
@@ -96,7 +86,7 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
         !reduction_can(&call->codec, algos[algo], group_view(call->group->group)) ||
         (algos[algo] == REDUCTION_TWO_LEVEL && call->dtype == HEARTH_F64))
         return refuse(
-            HEARTH_UNSUPPORTED,
+            call_name, HEARTH_UNSUPPORTED,
             "opts.algo is %s; there are direct (by owners) and exchange (all_gather) for codecs other "
             "than randomk and powersgd, and hierarchical where hosts have several members",
             hearth_algo_name(algo));
@@ -104,14 +94,15 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
     return HEARTH_OK;
 }
 
-/* Everything that can be known without the other members. On success the state is ours. */
+/* Everything that can be known without the other members. */
 static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 {
     if (!call->group)
-        return refuse(HEARTH_INVALID, "%s", "group is NULL");
-    if (node_forked(call->group->node))
-        return refuse(HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
-    int status = call_opts_read(call_name, call->opts, opts);
+        return refuse(call_name, HEARTH_INVALID, "group is NULL");
+    int status = node_check(call_name, call->group->node);
+    if (status != HEARTH_OK)
+        return status;
+    status = call_opts_read(call_name, call->opts, opts);
     if (status == HEARTH_OK)
         status = types_check(call);
     if (status == HEARTH_OK)
@@ -124,16 +115,6 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         opts->timeout_ms = call->group->node->config.op_timeout_ms;
     call->feedback = call->feedback && call->codec.feedback && (call->residual || call->state);
     call->opts = opts;
-    if (status == HEARTH_OK && call->state && atomic_exchange(&call->state->busy, true))
-        return refuse(HEARTH_INVALID, "%s", "the tensor is in use by another operation");
-    return status;
-}
-
-/* The state is free again. */
-static int release(const struct reduction_call *call, int status)
-{
-    if (call->state)
-        atomic_store(&call->state->busy, false);
     return status;
 }
 
@@ -149,99 +130,37 @@ static bool is_plain(const struct reduction_call *call)
     return plain && !left;
 }
 
-static void plain_count(struct tensor_state *state, size_t count, int size)
+static int plain_start(const struct reduction_call *call, hearth_request **request)
 {
-    uint64_t bytes = 2 * (uint64_t)(size - 1) * count * dtype_size(state->dtype) / (uint64_t)size;
-    tensor_commits(state);
-    state->step++;
-    state->energy = (struct energy){0};
-    state->plain_bytes += bytes;
-    state->sent_bytes += bytes;
-}
-
-static struct call plain_call(const struct reduction_call *call)
-{
-    return (struct call){.kind = PLAN_ALL_REDUCE,
+    struct call plain = {.kind = PLAN_ALL_REDUCE,
                          .source = call->buffer,
                          .target = call->buffer,
                          .count = call->count,
                          .dtype = call->dtype,
                          .op = call->op};
+    if (call->state)
+        call->state->plain = true;
+    return request ? call_start(call->group, &plain, call->opts, request)
+                   : call_run(call->group, &plain, call->opts);
 }
 
-static int plain_run(const struct reduction_call *call)
-{
-    struct call plain = plain_call(call);
-    int status = call_run(call->group, &plain, call->opts);
-    if (call->state && status == HEARTH_OK)
-        plain_count(call->state, call->count, hearth_group_size(call->group));
-    return release(call, status);
-}
+/* ---- the way in ---- */
 
-/* A plain one with a state has ended. */
-static void plain_ended(void *arg, int status)
-{
-    struct tensor_state *state = arg;
-    hearth_done_fn *done = state->done;
-    void *done_arg = state->done_arg;
-    if (status == HEARTH_OK)
-        plain_count(state, state->count, state->members);
-    atomic_store(&state->busy, false);
-    if (done)
-        done(done_arg, status);
-}
-
-static int plain_start(const struct reduction_call *call, hearth_request **request)
-{
-    struct call plain = plain_call(call);
-    struct hearth_opts opts = *call->opts;
-    if (call->state) {
-        call->state->done = opts.done;
-        call->state->done_arg = opts.done_arg;
-        call->state->members = hearth_group_size(call->group);
-        opts.done = plain_ended;
-        opts.done_arg = call->state;
-    }
-    int status = call_start(call->group, &plain, &opts, request);
-    return status == HEARTH_OK ? status : release(call, status);
-}
-
-/* ---- the ways in ---- */
-
-/* Nobody to meet: the result is the input. */
-static bool is_alone(const struct reduction_call *call)
-{
-    bool alone = hearth_group_size(call->group) == 1 || call->count == 0;
-    if (alone && call->state)
-        tensor_commits(call->state); /* a step that changes nothing */
-    return alone;
-}
-
-int reduction_run(const struct reduction_call *given)
-{
-    struct reduction_call call = *given;
-    struct hearth_opts opts;
-    int status = call_check(&call, &opts);
-    if (status != HEARTH_OK)
-        return status;
-    if (is_alone(&call)) {
-        if (opts.done)
-            opts.done(opts.done_arg, HEARTH_OK);
-        return release(&call, HEARTH_OK);
-    }
-    if (is_plain(&call))
-        return plain_run(&call);
-    status = guard_check(&call, hearth_group_size(call.group));
-    return status != HEARTH_OK ? release(&call, status) : work_run(&call);
-}
-
-static int settled_request(const struct reduction_call *call, hearth_request **request)
+/* Nobody to meet: the result is the input, and the step changes nothing. */
+static int alone_start(const struct reduction_call *call, hearth_request **request)
 {
     struct node_task task = {.done = call->opts->done, .done_arg = call->opts->done_arg};
     struct error none;
+    if (call->state)
+        tensor_commits(call->state);
+    if (!request) {
+        if (task.done)
+            task.done(task.done_arg, HEARTH_OK);
+        return HEARTH_OK;
+    }
     int status = node_request(call->group->node, &task, request);
     if (status != HEARTH_OK)
-        return refuse(status, "%s", hearth_status_text(status));
+        return refuse(call_name, status, "%s", hearth_status_text(status));
     error_clear(&none);
     node_settle(*request, &none);
     return HEARTH_OK;
@@ -251,19 +170,19 @@ int reduction_start(const struct reduction_call *given, hearth_request **request
 {
     struct reduction_call call = *given;
     struct hearth_opts opts;
-    if (!request)
-        return refuse(HEARTH_INVALID, "%s", "request is NULL");
     int status = call_check(&call, &opts);
     if (status != HEARTH_OK)
         return status;
-    if (is_alone(&call)) {
-        release(&call, HEARTH_OK);
-        return settled_request(&call, request);
-    }
+    if (call.state)
+        call.state->plain = false;
+    if (hearth_group_size(call.group) == 1 || call.count == 0)
+        return alone_start(&call, request);
     if (is_plain(&call))
         return plain_start(&call, request);
     status = guard_check(&call, hearth_group_size(call.group));
-    return status != HEARTH_OK ? release(&call, status) : work_start(&call, request);
+    if (status != HEARTH_OK)
+        return status;
+    return request ? work_start(&call, request) : work_run(&call);
 }
 
 /* The codec's text becomes a choice of codec and way. */
@@ -272,12 +191,13 @@ static int call_of(hearth_group *group, const char *codec, struct reduction_call
     struct codec_list list;
     struct error reason;
     if (!group)
-        return refuse(HEARTH_INVALID, "%s", "group is NULL");
-    if (node_forked(group->node))
-        return refuse(HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
+        return refuse(call_name, HEARTH_INVALID, "group is NULL");
+    int status = node_check(call_name, group->node);
+    if (status != HEARTH_OK)
+        return status;
     if (codec_parse(codec ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
-        return refuse(reason.status, "%s", reason.text);
-    int status = types_check(call);
+        return refuse_because(call_name, &reason);
+    status = types_check(call);
     if (status != HEARTH_OK)
         return status;
     struct tensor_shape shape = {.count = call->count, .dtype = call->dtype};
@@ -304,7 +224,7 @@ int hearth_all_reduce_compressed(hearth_group *group, void *buffer, size_t count
     struct reduction_call call = {
         .buffer = buffer, .count = count, .dtype = dtype, .op = op, .residual = residual, .opts = opts};
     int status = call_of(group, codec, &call);
-    return status != HEARTH_OK ? status : reduction_run(&call);
+    return status != HEARTH_OK ? status : reduction_start(&call, NULL);
 }
 
 int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype,
@@ -313,6 +233,8 @@ int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer, size_t co
 {
     struct reduction_call call = {
         .buffer = buffer, .count = count, .dtype = dtype, .op = op, .residual = residual, .opts = opts};
+    if (!request)
+        return refuse(call_name, HEARTH_INVALID, "request is NULL");
     int status = call_of(group, codec, &call);
     return status != HEARTH_OK ? status : reduction_start(&call, request);
 }

@@ -14,7 +14,7 @@
 #include "compress/powersgd.h"
 #include "core/hash.h"
 #include "core/sized.h"
-#include "gradient/reduction.h"
+#include "gradient/work.h"
 #include "node/call.h"
 
 #define MIN_COUNT 4096
@@ -31,19 +31,31 @@ struct operation {
     struct reduction_call call;
 };
 
-int compressor_refuse(const char *what, const struct error *error)
+int refuse(const char *call, int status, const char *format, ...)
 {
-    return error_wrap(error_last(), error, "%s: %s", what, error->text);
+    struct error error;
+    va_list args;
+    va_start(args, format);
+    error_vset(&error, status, RANK_NONE, format, args);
+    va_end(args);
+    return refuse_because(call, &error);
 }
 
-int compressor_check(const hearth_compressor *compressor, const char *what)
+int refuse_because(const char *call, const struct error *error)
 {
-    if (!compressor)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: compressor is NULL", what);
-    if (node_forked(compressor->node))
-        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
-                         hearth_status_text(HEARTH_FORKED));
-    return HEARTH_OK;
+    return error_wrap(error_last(), error, "%s: %s", call, error->text);
+}
+
+int node_check(const char *call, hearth_node *node)
+{
+    return node_forked(node) ? refuse(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED))
+                             : HEARTH_OK;
+}
+
+int compressor_check(const char *call, const hearth_compressor *compressor)
+{
+    return compressor ? node_check(call, compressor->node)
+                      : refuse(call, HEARTH_INVALID, "compressor is NULL");
 }
 
 /* ---- opening and closing ---- */
@@ -65,6 +77,47 @@ static void compressor_free(hearth_compressor *c)
 static void drop(struct attachment *attachment)
 {
     compressor_free(container_of(attachment, hearth_compressor, attachment));
+}
+
+/* Whether a tensor is in flight; *request: one that has not ended, of a call that does not wait, or NULL. */
+static bool flying(hearth_compressor *c, hearth_request **request)
+{
+    bool any = false;
+    *request = NULL;
+    mutex_lock(&c->lock);
+    for (size_t i = 0; i < c->tensors.count && !*request; i++) {
+        const struct tensor *tensor = c->tensors.item[i];
+        any = any || tensor->in_flight != 0;
+        *request = tensor->in_flight != 0 ? tensor->request : NULL;
+    }
+    mutex_unlock(&c->lock);
+    return any;
+}
+
+/* Goes on with another group: residuals, steps and rules are kept. What it chose by the old group's size and
+ * costs is chosen anew. */
+static int compressor_move(struct attachment *attachment, const struct group_move *move, struct error *error)
+{
+    hearth_compressor *c = container_of(attachment, hearth_compressor, attachment);
+    hearth_request *request;
+    (void)error;
+    if (c->group != move->from)
+        return HEARTH_OK;
+    while (move->phase == MOVE_PREPARE && flying(c, &request)) {
+        if (request) /* the group has changed: it has ended, but for the last words */
+            node_wait(request, NEVER_NS);
+        else
+            thread_yield();
+    }
+    if (move->phase != MOVE_COMMIT)
+        return HEARTH_OK;
+    node_detach(c->node, attachment);
+    c->group = move->to;
+    c->node = move->to->node;
+    for (size_t i = 0; i < c->tensors.count; i++)
+        c->tensors.item[i]->choice_version = 0;
+    node_attach(c->node, attachment);
+    return HEARTH_OK;
 }
 
 static int fill(hearth_compressor *c, hearth_group *group, const struct hearth_compressor_config *config,
@@ -96,40 +149,23 @@ int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_c
     struct hearth_compressor_config chosen;
     struct error error;
     if (!group || !out)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: group or out is NULL", what);
-    if (node_forked(group->node))
-        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
-                         hearth_status_text(HEARTH_FORKED));
-    hearth_compressor_config_init(&chosen);
-    int status = HEARTH_OK;
-    if (config)
-        status = sized_read(&chosen, sizeof chosen, config, "compressor_config", &error);
+        return refuse(what, HEARTH_INVALID, "group or out is NULL");
+    int status = node_check(what, group->node);
     if (status != HEARTH_OK)
-        return compressor_refuse(what, &error);
+        return status;
+    hearth_compressor_config_init(&chosen);
+    if (config && sized_read(&chosen, sizeof chosen, config, "compressor_config", &error) != HEARTH_OK)
+        return refuse_because(what, &error);
     hearth_compressor *c = heap_alloc(group->node->heap, 1, sizeof *c);
     if (!c)
-        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory", what);
-    status = fill(c, group, &chosen, &error);
-    if (status != HEARTH_OK) {
+        return refuse(what, HEARTH_NO_MEMORY, "no memory");
+    if (fill(c, group, &chosen, &error) != HEARTH_OK) {
         heap_free(c);
-        return compressor_refuse(what, &error);
+        return refuse_because(what, &error);
     }
     node_attach(group->node, &c->attachment);
     *out = c;
     return HEARTH_OK;
-}
-
-/* A request that has not ended yet. */
-static hearth_request *next_request(hearth_compressor *c)
-{
-    hearth_request *request = NULL;
-    mutex_lock(&c->lock);
-    c->closing = true;
-    for (size_t i = 0; i < c->tensors.count && !request; i++)
-        if (c->tensors.item[i]->in_flight != 0)
-            request = c->tensors.item[i]->request;
-    mutex_unlock(&c->lock);
-    return request;
 }
 
 void hearth_compressor_close(hearth_compressor *compressor)
@@ -137,7 +173,10 @@ void hearth_compressor_close(hearth_compressor *compressor)
     hearth_request *request;
     if (!compressor || node_forked(compressor->node))
         return;
-    while ((request = next_request(compressor)))
+    mutex_lock(&compressor->lock);
+    compressor->closing = true;
+    mutex_unlock(&compressor->lock);
+    while (flying(compressor, &request) && request)
         node_cancel(request);
     node_detach(compressor->node, &compressor->attachment);
     compressor_free(compressor);
@@ -147,15 +186,15 @@ int hearth_compressor_add_rule(hearth_compressor *compressor, const char *patter
 {
     static const char what[] = "compressor_rule";
     struct error error;
-    int status = compressor_check(compressor, what);
+    int status = compressor_check(what, compressor);
     if (status != HEARTH_OK)
         return status;
     if (!pattern || !codec)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: pattern or codec is NULL", what);
+        return refuse(what, HEARTH_INVALID, "pattern or codec is NULL");
     mutex_lock(&compressor->lock);
     status = policy_rule(&compressor->policy, pattern, codec, &error);
     mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+    return status == HEARTH_OK ? HEARTH_OK : refuse_because(what, &error);
 }
 
 /* ---- how a tensor goes ---- */
@@ -212,37 +251,6 @@ static void choose(const hearth_compressor *c, struct tensor *tensor)
 
 /* ---- one all-reduce ---- */
 
-void hearth_tensor_init_sized(struct hearth_tensor *tensor, size_t size)
-{
-    const struct hearth_tensor defaults = {.dtype = HEARTH_F32};
-    sized_write(tensor, size, &defaults, sizeof defaults);
-}
-
-static int form_of(const struct hearth_tensor *tensor, struct tensor_form *form, struct error *error)
-{
-    *form = (struct tensor_form){.dtype = tensor->dtype, .ndim = tensor->ndim};
-    if (!tensor->name || !tensor_name_good(tensor->name))
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "a tensor's name has 1 to %d printable characters (ASCII)", TENSOR_NAME_MAX);
-    if (!tensor_dtype_good(tensor->dtype))
-        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
-                         "tensor '%s' is %s; compressed are f32, f64, f16 and bf16", tensor->name,
-                         hearth_dtype_name(tensor->dtype));
-    if (tensor->ndim < 0 || tensor->ndim > TENSOR_DIMS_MAX)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' has %d dimensions; it takes 0 to %d",
-                         tensor->name, tensor->ndim, TENSOR_DIMS_MAX);
-    if (tensor->ndim > 0 && !tensor->dims)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "dims of tensor '%s' is NULL", tensor->name);
-    if (tensor->ndim > 0)
-        memcpy(form->dims, tensor->dims, (size_t)tensor->ndim * sizeof *form->dims);
-    if (!tensor_form_count(form))
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' would hold 2^63 bytes or more",
-                         tensor->name);
-    if (!tensor->data && form->count > 0)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "data of tensor '%s' is NULL", tensor->name);
-    return HEARTH_OK;
-}
-
 /* Under the lock: the tensor, as new or as it was. */
 static int take(hearth_compressor *c, const char *name, struct operation *o, struct error *error)
 {
@@ -291,11 +299,8 @@ static void prepare(const hearth_compressor *c, struct operation *o)
 static int claim(hearth_compressor *c, const struct hearth_tensor *tensor, struct operation *o)
 {
     struct error error;
-    int status = form_of(tensor, &o->form, &error);
-    if (status != HEARTH_OK)
-        return compressor_refuse("compressor_all_reduce", &error);
     mutex_lock(&c->lock);
-    status = take(c, tensor->name, o, &error);
+    int status = take(c, tensor->name, o, &error);
     if (status == HEARTH_OK) {
         choose(c, o->tensor);
         prepare(c, o);
@@ -308,16 +313,19 @@ static int claim(hearth_compressor *c, const struct hearth_tensor *tensor, struc
     mutex_unlock(&c->lock);
     if (status == HEARTH_NO_MEMORY)
         node_refuse(c->group, o->opts.tag, &error);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse("compressor_all_reduce", &error);
+    return status == HEARTH_OK ? HEARTH_OK : refuse_because("compressor_all_reduce", &error);
 }
 
-/* The tensor of an operation that never came to be is forgotten, and with it the shape it gave. */
-static void give_back(hearth_compressor *c, struct operation *o, int status)
+/* The operation has ended. The tensor of one that never came to be is forgotten, and with it the shape it
+ * gave. */
+static void give_back(hearth_compressor *c, struct tensor *tensor, int status, bool forget)
 {
     mutex_lock(&c->lock);
-    o->tensor->in_flight = 0;
-    if (status != HEARTH_OK && o->fresh)
-        tensors_remove(&c->tensors, o->tensor);
+    tensor->in_flight = 0;
+    if (status == HEARTH_OK && tensor->state.plain)
+        tensor_count_plain(&tensor->state, hearth_group_size(c->group));
+    if (forget)
+        tensors_remove(&c->tensors, tensor);
     mutex_unlock(&c->lock);
 }
 
@@ -327,15 +335,17 @@ static int begin(hearth_compressor *c, const struct hearth_tensor *given, enum h
     static const char what[] = "compressor_all_reduce";
     struct hearth_tensor tensor;
     struct error error;
-    int status = compressor_check(c, what);
+    int status = compressor_check(what, c);
     if (status != HEARTH_OK)
         return status;
     if (!given)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: tensor is NULL", what);
-    hearth_tensor_init(&tensor);
-    if (sized_read(&tensor, sizeof tensor, given, "tensor", &error) != HEARTH_OK)
-        return compressor_refuse(what, &error);
-    *o = (struct operation){.call = {.buffer = tensor.data, .op = op}};
+        return refuse(what, HEARTH_INVALID, "tensor is NULL");
+    *o = (struct operation){.call = {.op = op}};
+    if (tensor_read(given, &tensor, &o->form, &error) != HEARTH_OK)
+        return refuse_because(what, &error);
+    if (!tensor.data && o->form.count > 0)
+        return refuse(what, HEARTH_INVALID, "data of tensor '%s' is NULL", tensor.name);
+    o->call.buffer = tensor.data;
     status = call_opts_read(what, opts, &o->opts);
     return status == HEARTH_OK ? claim(c, &tensor, o) : status;
 }
@@ -347,8 +357,8 @@ int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hea
     int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)
         return status;
-    status = reduction_run(&o.call);
-    give_back(compressor, &o, status);
+    status = reduction_start(&o.call, NULL);
+    give_back(compressor, o.tensor, status, o.fresh && status != HEARTH_OK);
     return status;
 }
 
@@ -356,12 +366,9 @@ int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hea
 static void ended(void *arg, int status)
 {
     struct tensor *tensor = arg;
-    hearth_compressor *c = tensor->owner;
-    mutex_lock(&c->lock);
-    hearth_done_fn *done = tensor->done;
+    hearth_done_fn *done = tensor->done; /* the tensor may be gone when it is given back */
     void *done_arg = tensor->done_arg;
-    tensor->in_flight = 0;
-    mutex_unlock(&c->lock);
+    give_back(tensor->owner, tensor, status, false);
     if (done)
         done(done_arg, status);
 }
@@ -382,7 +389,7 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
 {
     struct operation o;
     if (!request)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: request is NULL");
+        return refuse("compressor_all_reduce", HEARTH_INVALID, "request is NULL");
     int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)
         return status;
@@ -392,8 +399,54 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
     o.opts.done_arg = o.tensor;
     status = reduction_start(&o.call, request);
     if (status != HEARTH_OK)
-        give_back(compressor, &o, status);
+        give_back(compressor, o.tensor, status, o.fresh);
     else
         note_request(compressor, tensor->name, o.number, *request);
     return status;
+}
+
+/* ---- for syncs ---- */
+
+uint64_t compressor_place(hearth_compressor *compressor, const char *name)
+{
+    mutex_lock(&compressor->lock);
+    const struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    uint64_t place = tensor ? 2 * tensor->state.step + (!!tensor->state.factor[FACTOR_Q]) : 0;
+    mutex_unlock(&compressor->lock);
+    return place;
+}
+
+bool compressor_undo(hearth_compressor *compressor, const char *name)
+{
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    bool done = tensor && tensor->in_flight == 0 && tensor_undo(&tensor->state);
+    mutex_unlock(&compressor->lock);
+    return done;
+}
+
+void compressor_forget(hearth_compressor *compressor, const char *name)
+{
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (tensor && tensor->in_flight == 0)
+        tensor_forget(tensor);
+    mutex_unlock(&compressor->lock);
+}
+
+int compressor_adopt(hearth_compressor *compressor, const char *name, const struct tensor_form *form,
+                     uint64_t step)
+{
+    struct error error;
+    int status = HEARTH_OK;
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (!tensor)
+        status = tensors_add(&compressor->tensors, name, form, &tensor, &error);
+    if (status == HEARTH_OK) {
+        tensor_drop_factors(&tensor->state);
+        tensor->state.step = step;
+    }
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? HEARTH_OK : refuse_because("sync", &error);
 }

@@ -18,19 +18,19 @@ struct hearth_compressor {
     struct tensors tensors;
 };
 
-/* HEARTH_OK, or why nothing can be done with it; `what` names the caller's call. */
-int MUST_CHECK compressor_check(const hearth_compressor *compressor, const char *what);
-/* The error becomes the thread's last one, with the call's name before its text. */
-int compressor_refuse(const char *what, const struct error *error);
+/* The thread's last error, with the call's name before its text. They give the status. */
+int refuse(const char *call, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int refuse_because(const char *call, const struct error *error);
+/* HEARTH_OK, or why nothing can be done with it: NULL, or in a forked child. */
+int MUST_CHECK node_check(const char *call, hearth_node *node);
+int MUST_CHECK compressor_check(const char *call, const hearth_compressor *compressor);
 /* Under the lock: the step that runs or comes next, and how the tensor goes then. */
 struct policy_question compressor_question(const struct tensor *tensor);
 void compressor_choose(const hearth_compressor *compressor, const struct policy_question *question,
                        const struct tensor *tensor, struct policy_answer *answer,
                        struct reduction_choice *choice);
 
-/* ---- compressor_move.c: another group, and steps that did not end alike on all of its members ---- */
-
-int compressor_move(struct attachment *attachment, const struct group_move *move, struct error *error);
+/* ---- for syncs: steps that did not end alike on all members ---- */
 
 /* Twice the tensor's step, and 1 if it has factors; 0: it is new. */
 uint64_t compressor_place(hearth_compressor *compressor, const char *name);

@@ -13,7 +13,6 @@
 
 #define SCALE_MIN 1e-30 /* within, a factor is a number in f32 too */
 #define SCALE_MAX 1e30
-#define SUM_LANES 8
 
 /* ---- which tensors are meant ---- */
 
@@ -23,10 +22,9 @@ struct selection {
     size_t count;
 };
 
-static int busy_error(const struct tensor *tensor, struct error *error)
+static int unknown_error(const char *name, struct error *error)
 {
-    return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' is in an operation that has not ended",
-                     tensor->name);
+    return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX, name);
 }
 
 /* One tensor, or all (name NULL), none of them in flight. */
@@ -39,12 +37,33 @@ static int select_tensors(const hearth_compressor *c, const char *name, struct s
         selected->item = &selected->one;
         selected->count = 1;
         if (!selected->one)
-            return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX,
-                             name);
+            return unknown_error(name, error);
     }
     for (size_t i = 0; i < selected->count; i++)
         if (selected->item[i]->in_flight != 0)
-            return busy_error(selected->item[i], error);
+            return error_set(error, HEARTH_INVALID, RANK_NONE,
+                             "tensor '%s' is in an operation that has not ended", selected->item[i]->name);
+    return HEARTH_OK;
+}
+
+/* HEARTH_OK: the tensors are selected, and the lock is held until state_end. */
+static int state_begin(hearth_compressor *c, const char *call, const char *name, struct selection *selected)
+{
+    struct error error;
+    int status = compressor_check(call, c);
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&c->lock);
+    status = select_tensors(c, name, selected, &error);
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+    mutex_unlock(&c->lock);
+    return refuse_because(call, &error);
+}
+
+static int state_end(hearth_compressor *c)
+{
+    mutex_unlock(&c->lock);
     return HEARTH_OK;
 }
 
@@ -52,20 +71,15 @@ static int select_tensors(const hearth_compressor *c, const char *name, struct s
 
 int hearth_compressor_reset(hearth_compressor *compressor, const char *name)
 {
-    static const char what[] = "compressor_reset";
     struct selection selected;
-    struct error error;
-    int status = compressor_check(compressor, what);
+    int status = state_begin(compressor, "compressor_reset", name, &selected);
     if (status != HEARTH_OK)
         return status;
-    mutex_lock(&compressor->lock);
-    status = select_tensors(compressor, name, &selected, &error);
-    if (status == HEARTH_OK && name)
+    if (name)
         tensors_remove(&compressor->tensors, selected.one);
-    else if (status == HEARTH_OK)
+    else
         tensors_fini(&compressor->tensors);
-    mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+    return state_end(compressor);
 }
 
 static double largest_of(const struct tensor_state *state)
@@ -74,7 +88,7 @@ static double largest_of(const struct tensor_state *state)
     if (!state->residual)
         return 0;
     if (state->dtype != HEARTH_F64) {
-        uint32_t bits = largest_bits(kernels_best(), state->residual, state->count);
+        uint32_t bits = kernels_best()->quant->largest(state->residual, state->count);
         float magnitude;
         memcpy(&magnitude, &bits, sizeof magnitude);
         return (double)magnitude;
@@ -119,18 +133,15 @@ int hearth_compressor_scale(hearth_compressor *compressor, double factor)
     static const char what[] = "compressor_scale";
     struct selection selected;
     struct error error;
-    int status = compressor_check(compressor, what);
+    if (compressor && !(factor >= SCALE_MIN && factor <= SCALE_MAX))
+        return refuse(what, HEARTH_INVALID, "factor is %g; it must be from %g to %g", factor, SCALE_MIN,
+                      SCALE_MAX);
+    int status = state_begin(compressor, what, NULL, &selected);
     if (status != HEARTH_OK)
         return status;
-    if (!(factor >= SCALE_MIN && factor <= SCALE_MAX))
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "%s: factor is %g; it must be from %g to %g", what, factor, SCALE_MIN, SCALE_MAX);
-    mutex_lock(&compressor->lock);
-    status = select_tensors(compressor, NULL, &selected, &error);
-    if (status == HEARTH_OK)
-        status = scale_all(&selected, factor, &error);
-    mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+    status = scale_all(&selected, factor, &error);
+    state_end(compressor);
+    return status == HEARTH_OK ? HEARTH_OK : refuse_because(what, &error);
 }
 
 /* ---- saving and loading ---- */
@@ -145,81 +156,53 @@ int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size
 {
     static const char what[] = "compressor_save";
     struct selection selected;
-    struct error error;
-    size_t len = 0;
-    int status = compressor_check(compressor, what);
+    if (compressor && !buffer && size > 0)
+        return refuse(what, HEARTH_INVALID, "buffer is NULL");
+    int status = state_begin(compressor, what, NULL, &selected);
     if (status != HEARTH_OK)
         return status;
-    if (!buffer && size > 0)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
-    mutex_lock(&compressor->lock);
-    status = select_tensors(compressor, NULL, &selected, &error);
-    if (status == HEARTH_OK) {
-        struct snapshot_owner owner = owner_of(compressor);
-        len = snapshot_len(&compressor->tensors);
-        if (len <= size)
-            snapshot_encode(&compressor->tensors, &owner, buffer);
-    }
-    mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? (int64_t)len : compressor_refuse(what, &error);
-}
-
-/* Before anything is changed. */
-static int owner_check(const hearth_compressor *c, const struct snapshot_owner *saved, struct error *error)
-{
-    int rank = group_rank(c->group->group), size = group_size(c->group->group);
-    if (saved->rank == rank && saved->size == size)
-        return HEARTH_OK;
-    return error_set(error, HEARTH_INVALID, RANK_NONE,
-                     "saved by rank %d of %d; this is rank %d of %d, and every rank has its own", saved->rank,
-                     saved->size, rank, size);
+    struct snapshot_owner owner = owner_of(compressor);
+    size_t len = snapshot_len(&compressor->tensors);
+    if (len <= size)
+        snapshot_encode(&compressor->tensors, &owner, buffer);
+    state_end(compressor);
+    return (int64_t)len;
 }
 
 int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, size_t len)
 {
     static const char what[] = "compressor_load";
-    struct snapshot_owner owner;
+    struct snapshot_owner saved, own;
     struct tensors loaded;
     struct selection selected;
     struct error error;
-    int status = compressor_check(compressor, what);
+    int status = compressor_check(what, compressor);
     if (status != HEARTH_OK)
         return status;
     if (!buffer)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
+        return refuse(what, HEARTH_INVALID, "buffer is NULL");
     tensors_init(&loaded, compressor->node->heap);
-    status = snapshot_decode(&loaded, &owner, buffer, len, &error);
-    if (status == HEARTH_OK)
-        status = owner_check(compressor, &owner, &error);
-    mutex_lock(&compressor->lock);
-    if (status == HEARTH_OK)
-        status = select_tensors(compressor, NULL, &selected, &error);
+    if (snapshot_decode(&loaded, &saved, buffer, len, &error) != HEARTH_OK)
+        return refuse_because(what, &error);
+    own = owner_of(compressor);
+    if (saved.rank != own.rank || saved.size != own.size)
+        status = refuse(what, HEARTH_INVALID,
+                        "saved by rank %d of %d; this is rank %d of %d, and every rank has its own",
+                        saved.rank, saved.size, own.rank, own.size);
+    else
+        status = state_begin(compressor, what, NULL, &selected);
     if (status == HEARTH_OK) {
         struct tensors old = compressor->tensors;
         compressor->tensors = loaded;
-        compressor->seed = owner.seed;
+        compressor->seed = saved.seed;
         loaded = old;
+        state_end(compressor);
     }
-    mutex_unlock(&compressor->lock);
     tensors_fini(&loaded);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+    return status;
 }
 
 /* ---- counting ---- */
-
-static double square_sum(const struct tensor_state *state)
-{
-    double lane[SUM_LANES] = {0}, sum = 0;
-    const float *e32 = state->residual;
-    const double *e64 = state->residual;
-    for (size_t i = 0; state->residual && i < state->count; i++) {
-        double x = state->dtype == HEARTH_F64 ? e64[i] : (double)e32[i];
-        lane[i % SUM_LANES] += x * x;
-    }
-    for (int i = 0; i < SUM_LANES; i++)
-        sum += lane[i];
-    return sum;
-}
 
 /* 1 where nothing was left behind, or nothing was put in. */
 static double captured_of(const struct energy *energy)
@@ -231,7 +214,7 @@ static double captured_of(const struct energy *energy)
 static void count_all(const struct selection *selected, struct hearth_compressor_stats *stats)
 {
     struct energy energy = {0};
-    double squares = 0;
+    double square = 0;
     *stats = (struct hearth_compressor_stats){.tensors = selected->count};
     for (size_t i = 0; i < selected->count; i++) {
         const struct tensor_state *state = &selected->item[i]->state;
@@ -240,12 +223,13 @@ static void count_all(const struct selection *selected, struct hearth_compressor
         stats->sent_bytes += state->sent_bytes;
         energy.before += state->energy.before;
         energy.after += state->energy.after;
-        squares += square_sum(state);
+        if (state->residual)
+            square += squares(state->dtype, state->residual, 0, state->count);
     }
     if (stats->sent_bytes > 0)
         stats->ratio = (double)stats->plain_bytes / (double)stats->sent_bytes;
     stats->captured = captured_of(&energy);
-    stats->residual_norm = sqrt(squares);
+    stats->residual_norm = sqrt(square);
 }
 
 int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
@@ -254,22 +238,14 @@ int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
     static const char what[] = "compressor_stats";
     struct hearth_compressor_stats found;
     struct selection selected;
-    struct error error;
-    int status = compressor_check(compressor, what);
+    if (compressor && !sized_set(stats))
+        return refuse(what, HEARTH_INVALID, "stats is NULL, or its size is not set");
+    int status = state_begin(compressor, what, name, &selected);
     if (status != HEARTH_OK)
         return status;
-    if (!sized_set(stats))
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: stats is NULL, or its size is not set",
-                         what);
-    mutex_lock(&compressor->lock);
-    status = select_tensors(compressor, name, &selected, &error);
-    if (status == HEARTH_OK)
-        count_all(&selected, &found);
-    mutex_unlock(&compressor->lock);
-    if (status != HEARTH_OK)
-        return compressor_refuse(what, &error);
+    count_all(&selected, &found);
     sized_write(stats, stats->size, &found, sizeof found);
-    return HEARTH_OK;
+    return state_end(compressor);
 }
 
 /* ---- explaining ---- */
@@ -291,18 +267,14 @@ int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *nam
 {
     static const char what[] = "compressor_explain";
     struct error error;
-    int status = compressor_check(compressor, what);
+    int status = compressor_check(what, compressor);
     if (status != HEARTH_OK)
         return status;
     if (!name || (!buffer && size > 0))
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: name or buffer is NULL", what);
+        return refuse(what, HEARTH_INVALID, "name or buffer is NULL");
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    if (!tensor)
-        status =
-            error_set(&error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX, name);
-    else
-        status = explain(compressor, tensor, buffer, size);
+    status = tensor ? explain(compressor, tensor, buffer, size) : unknown_error(name, &error);
     mutex_unlock(&compressor->lock);
-    return status >= 0 ? status : compressor_refuse(what, &error);
+    return status >= 0 ? status : refuse_because(what, &error);
 }

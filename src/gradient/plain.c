@@ -13,36 +13,15 @@ struct plain {
     bool summed;
 };
 
-#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
-
 static int plain_open(struct reduction *r)
 {
     struct plain *p = reduction_take(r, sizeof *p);
-    if (!p)
+    void *sum = reduction_take(r, r->call.count * residual_size(r->call.dtype));
+    if (!p || !sum)
         return r->error.status;
-    *p = (struct plain){.sum = reduction_take(r, r->call.count * residual_size(r->call.dtype))};
-    if (!p->sum) {
-        codec_pool_give(r->pool, p);
-        return r->error.status;
-    }
+    *p = (struct plain){.sum = sum};
     r->work = p;
     return HEARTH_OK;
-}
-
-/* The sum is laid down where a residual would be. */
-static void load_piece(struct reduction *r, struct plain *p)
-{
-    float acc[CODER_BLOCK];
-    struct feed feed = reduction_feed(r);
-    feed.e_new = p->sum;
-    size_t end = p->loaded + PIECE < r->call.count ? p->loaded + PIECE : r->call.count;
-    while (p->loaded < end) {
-        size_t count = end - p->loaded < CODER_BLOCK ? end - p->loaded : CODER_BLOCK;
-        if (load_block(r->kernels, &feed, p->loaded, count, acc) > FINITE_MAX)
-            atomic_store(&r->poisoned, true);
-        store_block(r->kernels, &feed, p->loaded, count, acc);
-        p->loaded += count;
-    }
 }
 
 static int sum_start(struct reduction *r, struct plain *p)
@@ -62,21 +41,16 @@ static enum step plain_step(struct reduction *r)
 {
     struct plain *p = r->work;
     if (p->loaded < r->call.count) {
-        load_piece(r, p);
+        p->loaded = reduction_load(r, r->e_old, p->sum, p->loaded);
         if (p->loaded < r->call.count)
             return STEP_MORE;
-        return sum_start(r, p) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+        return step_of(sum_start(r, p));
     }
     if (p->summed)
         return STEP_DONE;
-    if (!sub_ended(&p->sub)) {
-        r->awaits = &p->sub;
-        return STEP_WAIT;
-    }
-    if (sub_finish(r, &p->sub) != HEARTH_OK)
-        return STEP_FAILED;
-    p->summed = true;
-    return STEP_MORE;
+    enum step step = sub_await(r, &p->sub);
+    p->summed = step == STEP_DONE;
+    return step;
 }
 
 static void plain_publish(struct reduction *r)
@@ -95,12 +69,7 @@ static void plain_close(struct reduction *r, bool failed)
 {
     struct plain *p = r->work;
     (void)failed; /* the buffer is written by publish only */
-    if (!p)
-        return;
     sub_cancel(r, &p->sub);
-    codec_pool_give(r->pool, p->sum);
-    codec_pool_give(r->pool, p);
-    r->work = NULL;
 }
 
 static size_t plain_memory(const struct reduction_call *call, int size)

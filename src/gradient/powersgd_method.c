@@ -7,13 +7,13 @@
  * The last sum, made orthonormal, is what the next step starts from. M stands in the residual's shadow. */
 #include "compress/powersgd.h"
 
+#include <assert.h>
 #include <float.h>
 #include <string.h>
 
 #include "compress/load.h"
 #include "core/hash.h"
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
 
 #define PIECE   (1u << 20) /* elements of a piece of work, about */
 #define LABEL_Q 1          /* so that factors are drawn by different keys */
@@ -30,7 +30,6 @@ struct power {
     size_t row_pieces, column_pieces;
     struct energy *energies; /* [row_pieces] */
     struct rounds *rounds;
-    uint8_t *memory;
 };
 
 static struct matrix matrix_of(const struct reduction_call *call)
@@ -45,18 +44,6 @@ static size_t factors_len(const struct matrix *m)
     return 2 * (m->rows + m->columns) * m->rank * sizeof(float);
 }
 
-static void power_close(struct reduction *r, bool failed)
-{
-    struct power *p = r->work;
-    if (!p)
-        return;
-    rounds_close(p->rounds, r, failed);
-    codec_pool_give(r->pool, p->energies);
-    codec_pool_give(r->pool, p->memory);
-    codec_pool_give(r->pool, p);
-    r->work = NULL;
-}
-
 /* Factors of a state live as long as it does; the shadows are where the next ones are written. */
 static int factors_make(struct reduction *r, struct power *p)
 {
@@ -64,11 +51,7 @@ static int factors_make(struct reduction *r, struct power *p)
     size_t lengths[FACTOR_COUNT] = {[FACTOR_Q] = p->m.columns, [FACTOR_P] = p->m.rows};
     if (!state)
         return HEARTH_OK;
-    for (int i = 0; state->factor_rank != p->m.rank && i < FACTOR_COUNT; i++) {
-        heap_free(state->factor[i]); /* of another rank: of no use */
-        heap_free(state->factor_shadow[i]);
-        state->factor[i] = state->factor_shadow[i] = NULL;
-    }
+    assert(state->factor_rank == 0 || state->factor_rank == p->m.rank); /* tensor_reshape has seen to it */
     state->factor_rank = p->m.rank;
     for (int i = 0; i < FACTOR_COUNT; i++) {
         if (i == FACTOR_P && !r->call.codec.alternate)
@@ -87,40 +70,45 @@ static bool factor_kept(const struct reduction *r, int which)
     return r->call.state && r->call.state->factor[which];
 }
 
+static size_t pieces_of(const struct reduction *r, size_t length)
+{
+    size_t pieces = r->call.count / PIECE + 1;
+    return pieces < length ? pieces : length;
+}
+
 static int power_open(struct reduction *r)
 {
+    struct matrix m = matrix_of(&r->call);
     struct power *p = reduction_take(r, sizeof *p);
-    if (!p)
+    float *factors = reduction_take(r, factors_len(&m));
+    struct energy *energies = reduction_energies(r, pieces_of(r, m.rows));
+    if (!p || !factors || !energies)
         return r->error.status;
-    *p = (struct power){.m = matrix_of(&r->call)};
-    p->row_pieces = r->call.count / PIECE + 1;
-    p->row_pieces = p->row_pieces < p->m.rows ? p->row_pieces : p->m.rows;
-    p->column_pieces = r->call.count / PIECE + 1;
-    p->column_pieces = p->column_pieces < p->m.columns ? p->column_pieces : p->m.columns;
-    r->work = p;
-    p->memory = reduction_take(r, factors_len(&p->m));
-    p->energies = reduction_energies(r, p->row_pieces);
-    int status = p->memory && p->energies ? factors_make(r, p) : r->error.status;
-    if (status != HEARTH_OK) {
-        power_close(r, true);
+    *p = (struct power){.m = m,
+                        .row_pieces = pieces_of(r, m.rows),
+                        .column_pieces = pieces_of(r, m.columns),
+                        .energies = energies};
+    int status = factors_make(r, p);
+    if (status != HEARTH_OK)
         return status;
-    }
     bool alternate = r->call.codec.alternate, odd = alternate && (r->call.state->step & 1) != 0;
     p->send_q = !alternate || (odd && factor_kept(r, FACTOR_P));
     p->send_p = !alternate || !p->send_q;
-    p->p = (float *)(void *)p->memory;
-    p->p_sum = p->p + p->m.rows * p->m.rank;
-    p->q = p->p_sum + p->m.rows * p->m.rank;
-    p->q_sum = p->q + p->m.columns * p->m.rank;
+    p->p = factors;
+    p->p_sum = p->p + m.rows * m.rank;
+    p->q = p->p_sum + m.rows * m.rank;
+    p->q_sum = p->q + m.columns * m.rank;
+    r->work = p;
     return HEARTH_OK;
 }
 
-/* ---- pieces ---- */
-
-static size_t cut_at(size_t length, size_t piece, size_t pieces)
+static void power_close(struct reduction *r, bool failed)
 {
-    return (size_t)((unsigned __int128)length * piece / pieces);
+    struct power *p = r->work;
+    rounds_close(p->rounds, r, failed);
 }
+
+/* ---- pieces ---- */
 
 static void load_piece(void *arg, size_t piece)
 {
@@ -129,8 +117,8 @@ static void load_piece(void *arg, size_t piece)
     struct feed feed = reduction_feed(r);
     feed.energy = r->call.feedback ? &p->energies[piece] : NULL;
     struct factors factors = {.p = p->p, .q = p->send_p ? p->q : NULL};
-    if (powersgd_load(&p->m, r->kernels, &feed, &factors, cut_at(p->m.rows, piece, p->row_pieces),
-                      cut_at(p->m.rows, piece + 1, p->row_pieces)) != HEARTH_OK)
+    if (powersgd_load(&p->m, r->kernels, &feed, &factors, share_at(p->m.rows, piece, p->row_pieces),
+                      share_at(p->m.rows, piece + 1, p->row_pieces)) != HEARTH_OK)
         atomic_store(&r->poisoned, true);
 }
 
@@ -140,8 +128,8 @@ static void project_piece(void *arg, size_t piece)
     struct power *p = r->work;
     struct feed feed = reduction_feed(r);
     struct factors factors = {.p = p->p_sum, .q = p->q};
-    powersgd_project(&p->m, r->kernels, &feed, &factors, cut_at(p->m.columns, piece, p->column_pieces),
-                     cut_at(p->m.columns, piece + 1, p->column_pieces));
+    powersgd_project(&p->m, r->kernels, &feed, &factors, share_at(p->m.columns, piece, p->column_pieces),
+                     share_at(p->m.columns, piece + 1, p->column_pieces));
 }
 
 /* ---- sums ---- */
@@ -149,7 +137,7 @@ static void project_piece(void *arg, size_t piece)
 /* Poisoned input must not travel; the vote tells all. */
 static void make_harmless(struct reduction *r, float *factor, size_t count)
 {
-    if (atomic_load(&r->poisoned) || largest_bits(r->kernels, factor, count) > FINITE_MAX) {
+    if (atomic_load(&r->poisoned) || r->kernels->quant->largest(factor, count) > FINITE_MAX) {
         atomic_store(&r->poisoned, true);
         memset(factor, 0, count * sizeof *factor);
     }
@@ -167,8 +155,8 @@ static int sum_start(struct reduction *r, struct power *p, float *own, float *su
     };
     array.algo = rounds_algo(r, &array.codec, count);
     rounds_close(p->rounds, r, false);
-    p->rounds = NULL;
-    return rounds_open(r, &array, &p->rounds);
+    p->rounds = rounds_open(r, &array);
+    return p->rounds ? HEARTH_OK : r->error.status;
 }
 
 /* Products of a factor with an orthonormal one stay finite then. */
@@ -241,7 +229,7 @@ static enum step power_step(struct reduction *r)
         if (step != STEP_DONE)
             return step;
     }
-    return advance(r, p) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    return step_of(advance(r, p));
 }
 
 /* ---- the end ---- */
@@ -264,8 +252,8 @@ static void finish_piece(void *arg, size_t piece)
     struct powersgd_end end = end_of(r, p);
     end.energy = r->call.feedback ? &p->energies[piece] : NULL;
     /* The factors were found small enough: what is not finite now is so only in the tensor's own type. */
-    int ignored = powersgd_finish(&p->m, r->kernels, &end, cut_at(p->m.rows, piece, p->row_pieces),
-                                  cut_at(p->m.rows, piece + 1, p->row_pieces));
+    int ignored = powersgd_finish(&p->m, r->kernels, &end, share_at(p->m.rows, piece, p->row_pieces),
+                                  share_at(p->m.rows, piece + 1, p->row_pieces));
     (void)ignored;
 }
 
@@ -276,9 +264,7 @@ static void factor_keep(struct reduction *r, struct power *p, int which, const f
     memcpy(next, sum, length * p->m.rank * sizeof *next);
     powersgd_orthonormal(r->kernels, hash_mix(r->key, which == FACTOR_Q ? LABEL_Q : LABEL_P), length,
                          p->m.rank, next);
-    state->factor_shadow[which] = state->factor[which];
-    state->factor[which] = next;
-    state->undo.factor[which] = true;
+    tensor_swap_factor(state, which);
 }
 
 static void power_publish(struct reduction *r)

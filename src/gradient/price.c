@@ -59,11 +59,6 @@ static const struct speed speeds[CODEC_KIND_COUNT] = {
 #define FACTOR_NS         4.0 /* an element of a factor: summed, made orthonormal with `rank` others */
 #define WIDE_FACTOR       2.0 /* f64: twice the memory */
 
-static double width_factor(const struct tensor_shape *shape)
-{
-    return shape->dtype == HEARTH_F64 ? WIDE_FACTOR : 1;
-}
-
 /* ---- who is where ---- */
 
 /* What the members' places mean for prices. */
@@ -107,20 +102,17 @@ static struct group_shape group_of(const struct group_view *view)
     return group;
 }
 
-/* One member of each host: nobody shares a port. */
-static struct group_shape group_leaders(const struct group_shape *group, const struct group_view *view)
-{
-    struct group_shape leaders = *group;
-
-    leaders.size = group->hosts;
-    leaders.fewest = leaders.most = 1;
-    leaders.across = view->across;
-    return leaders;
-}
-
 /* ---- what is to be done ---- */
 
-/* One way of one codec with one tensor, for a member. */
+/* What is priced: one codec with one tensor, among these members. */
+struct quote {
+    const struct codec *codec;
+    const struct tensor_shape *shape;
+    const struct group_view *view;
+    struct group_shape group;
+};
+
+/* One algorithm of it, for a member. */
 struct load {
     double bytes; /* sent */
     int hops;
@@ -133,111 +125,104 @@ static bool is_sparse(const struct codec *codec)
     return codec->kind == CODEC_TOPK || codec->kind == CODEC_RANDOMK;
 }
 
-/* The shape that powersgd sees; false if it has none or does not gain by it. */
-static bool matrix_of(const struct codec *codec, const struct tensor_shape *shape, struct matrix *m)
+static bool is_shared(const struct codec *codec)
 {
-    size_t rows = codec->rows ? (size_t)codec->rows : shape->rows;
+    return codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
+}
 
-    if (rows == 0 || shape->count == 0 || shape->count % rows != 0)
+/* The shape that powersgd sees; false if it has none or does not gain by it. */
+static bool matrix_of(const struct quote *q, struct matrix *m)
+{
+    size_t rows = q->codec->rows ? (size_t)q->codec->rows : q->shape->rows;
+
+    if (rows == 0 || q->shape->count == 0 || q->shape->count % rows != 0)
         return false;
     m->rows = rows;
-    m->columns = shape->count / rows;
-    m->rank = powersgd_rank(codec, m->rows, m->columns);
+    m->columns = q->shape->count / rows;
+    m->rank = powersgd_rank(q->codec, m->rows, m->columns);
     return powersgd_pays(m);
 }
 
-/* Part by part: in rounds. */
-static void load_rounds(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
-                        const struct group_shape *group, struct load *load)
+static struct round_plan rounds_of(const struct quote *q, const struct codec *codec, enum reduction_algo algo,
+                                   size_t count)
 {
-    struct round_plan plan = round_plan_of(codec, algo, shape->count, group->size, group->pace.bytes_per_s);
-
-    load->bytes = (double)round_plan_bytes(&plan);
-    load->rounds = (double)plan.round_count;
+    return round_plan_of(codec, algo, count, q->group.size, q->group.pace.bytes_per_s);
 }
 
 /* topk over a whole tensor: entries are taken to be spread evenly over the owners' parts. */
-static void load_whole(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
-                       const struct group_shape *group, struct load *load)
+static double whole_bytes(const struct quote *q, enum reduction_algo algo)
 {
-    size_t size = (size_t)group->size, keep = codec_keeps(codec, shape->count), part = shape->count / size;
+    const struct codec *codec = q->codec;
+    size_t size = (size_t)q->group.size, count = q->shape->count, keep = codec_keeps(codec, count);
     double others = (double)size - 1;
 
-    if (algo == REDUCTION_ALLGATHER) {
-        load->bytes = others * (double)sparse_len(codec, keep, shape->count);
-        return;
-    }
-    size_t longest = (shape->count + size - 1) / size, few = keep / size, more = keep % size;
+    if (algo == REDUCTION_ALLGATHER)
+        return others * (double)sparse_len(codec, keep, count);
+    size_t longest = (count + size - 1) / size, few = keep / size, more = keep % size;
     double counts = others * (double)size * sizeof(uint32_t);
-    double lists = (double)(size - more) * (double)sparse_len(codec, few, part);
+    double lists = (double)(size - more) * (double)sparse_len(codec, few, count / size);
     if (more > 0)
         lists += (double)more * (double)sparse_len(codec, few + 1, longest);
     double chosen = CHOSEN_HEAD + (double)sparse_len(codec, codec_keeps(codec, longest), longest);
-    load->bytes = counts + lists * others / (double)size + others * chosen;
+    return counts + lists * others / (double)size + others * chosen;
 }
 
-static bool load_coded(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
-                       const struct group_shape *group, struct load *load)
+static bool load_coded(const struct quote *q, enum reduction_algo algo, struct load *load)
 {
-    bool parts = codec_is_blockwise(codec), whole = codec->kind == CODEC_TOPK && !parts;
-    struct speed speed = speeds[codec->kind];
-    double n = (double)shape->count;
-    double touched = is_sparse(codec) ? (double)codec_keeps(codec, shape->count) : n;
+    bool parts = codec_is_blockwise(q->codec), owner = algo == REDUCTION_OWNER;
+    struct speed speed = speeds[q->codec->kind];
+    double n = (double)q->shape->count, size = q->group.size;
+    double touched = is_sparse(q->codec) ? (double)codec_keeps(q->codec, q->shape->count) : n;
 
-    if (whole && shape->count > SPARSE_COUNT_MAX)
-        return false;
-    if (whole) {
-        load_whole(codec, algo, shape, group, load);
+    if (parts) {
+        struct round_plan plan = rounds_of(q, q->codec, algo, q->shape->count);
+        load->bytes = (double)round_plan_bytes(&plan);
+        load->rounds = (double)plan.round_count;
+    } else {
+        if (q->shape->count > SPARSE_COUNT_MAX)
+            return false;
+        load->bytes = whole_bytes(q, algo);
         speed.encode = WHOLE_ENCODE_NS;
         speed.merge = WHOLE_MERGE_NS;
-    } else {
-        load_rounds(codec, algo, shape, group, load);
     }
+    load->hops = !owner ? 1 : parts ? 2 : 3;
     load->kernel_ns = n * (speed.encode + WRITE_NS);
-    if (algo == REDUCTION_ALLGATHER) {
-        load->hops = 1;
-        load->kernel_ns += group->size * touched * speed.decode;
-    } else {
-        load->hops = whole ? 3 : 2;
-        load->kernel_ns += touched * (speed.merge + speed.decode);
-        load->kernel_ns += parts ? n / group->size * speed.encode : 0;
-    }
+    load->kernel_ns += touched * (owner ? speed.merge + speed.decode : size * speed.decode);
+    load->kernel_ns += owner && parts ? n / size * speed.encode : 0;
     return true;
 }
 
 /* Bytes and hops of the sum of a small array that all members have alike. */
-static void add_shared(const struct codec *values, size_t count, const struct group_shape *group,
-                       struct load *load)
+static void add_shared(const struct quote *q, enum codec_values values, size_t count, struct load *load)
 {
-    enum reduction_algo algo = round_algo(values, count, group->size, &group->pace);
-    struct round_plan plan = round_plan_of(values, algo, count, group->size, group->pace.bytes_per_s);
+    struct codec codec = codec_of_values(values);
+    enum reduction_algo algo = round_algo(&codec, count, q->group.size, &q->group.pace);
+    struct round_plan plan = rounds_of(q, &codec, algo, count);
 
     load->bytes += (double)round_plan_bytes(&plan);
     load->hops += algo == REDUCTION_OWNER ? 2 : 1;
 }
 
-static bool load_shared(const struct codec *codec, const struct tensor_shape *shape,
-                        const struct group_shape *group, struct load *load)
+static bool load_shared(const struct quote *q, struct load *load)
 {
-    double n = (double)shape->count;
+    const struct codec *codec = q->codec;
+    double n = (double)q->shape->count;
     struct matrix m;
 
     if (codec->kind == CODEC_RANDOMK) {
-        size_t keep = codec_keeps(codec, shape->count);
-        struct codec values = codec_of_values(codec->values);
+        size_t keep = codec_keeps(codec, q->shape->count);
         const struct speed *speed = &speeds[CODEC_RANDOMK];
-        add_shared(&values, keep, group, load);
+        add_shared(q, codec->values, keep, load);
         load->kernel_ns = n * (speed->encode + WRITE_NS) + (double)keep * (speed->merge + speed->decode);
         return true;
     }
-    if (!matrix_of(codec, shape, &m))
+    if (!matrix_of(q, &m))
         return false;
-    struct codec values = codec_of_values(VALUES_F32);
     double factors = ((double)m.rows + (double)m.columns) * m.rank;
     double step = codec->alternate ? ALTERNATE_NS + ALTERNATE_RANK_NS * m.rank
                                    : POWERSGD_NS + POWERSGD_RANK_NS * m.rank;
-    add_shared(&values, m.rows * m.rank, group, load);
-    add_shared(&values, m.columns * m.rank, group, load);
+    add_shared(q, VALUES_F32, m.rows * m.rank, load);
+    add_shared(q, VALUES_F32, m.columns * m.rank, load);
     if (codec->alternate) { /* one of the two in turn */
         factors /= 2;
         load->bytes /= 2;
@@ -247,16 +232,14 @@ static bool load_shared(const struct codec *codec, const struct tensor_shape *sh
     return true;
 }
 
-static bool load_of(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
-                    const struct group_shape *group, struct load *load)
+static bool load_of(const struct quote *q, enum reduction_algo algo, struct load *load)
 {
     *load = (struct load){.rounds = 1};
-    if (shape->count == 0)
+    if (q->shape->count == 0)
         return true;
-    if (algo == REDUCTION_SHARED ? !load_shared(codec, shape, group, load)
-                                 : !load_coded(codec, algo, shape, group, load))
+    if (algo == REDUCTION_SHARED ? !load_shared(q, load) : !load_coded(q, algo, load))
         return false;
-    load->kernel_ns *= width_factor(shape);
+    load->kernel_ns *= q->shape->dtype == HEARTH_F64 ? WIDE_FACTOR : 1;
     return true;
 }
 
@@ -283,13 +266,13 @@ static double group_wire(const struct group_shape *group, double bytes)
     return each * (inside * inside_s + across * across_s);
 }
 
-static struct reduction_price price_flat(const struct codec *codec, enum reduction_algo algo,
-                                         const struct tensor_shape *shape, const struct group_shape *group)
+static struct reduction_price price_flat(const struct quote *q, enum reduction_algo algo)
 {
+    const struct group_shape *group = &q->group;
     struct reduction_price price = {0};
     struct load load;
 
-    if (!load_of(codec, algo, shape, group, &load))
+    if (!load_of(q, algo, &load))
         return impossible;
     if (group->size == 1)
         return price;
@@ -305,26 +288,6 @@ static struct reduction_price price_flat(const struct codec *codec, enum reducti
     double waits = (load.rounds / ROUNDS_MOVING - 1) * group_latency(group, load.hops);
     price.total_s = latency + (stream > waits ? stream : waits);
     return price;
-}
-
-/* The cheapest way between members of a group; REDUCTION_PLAIN: there is none. */
-static enum reduction_algo best_flat(const struct codec *codec, const struct tensor_shape *shape,
-                                     const struct group_shape *group, struct reduction_price *best)
-{
-    bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
-    enum reduction_algo algo = REDUCTION_PLAIN;
-
-    *best = impossible;
-    for (int w = REDUCTION_ALLGATHER; w <= REDUCTION_SHARED; w++) {
-        if ((w == REDUCTION_SHARED) != shared)
-            continue;
-        struct reduction_price price = price_flat(codec, (enum reduction_algo)w, shape, group);
-        if (price.total_s < best->total_s) {
-            *best = price;
-            algo = (enum reduction_algo)w;
-        }
-    }
-    return algo;
 }
 
 static uint32_t acc_len(enum hearth_dtype dtype)
@@ -368,35 +331,39 @@ static struct reduction_price price_plain(const struct tensor_shape *shape, cons
 }
 
 /* The fullest host sums up and hands out, its first member speaks with those of the others in between. */
-static struct reduction_price price_two_level(const struct codec *codec, const struct tensor_shape *shape,
-                                              const struct group_view *view, const struct group_shape *group)
+static struct reduction_price price_two_level(const struct quote *q)
 {
-    struct group_shape leaders = group_leaders(group, view);
-    struct group_view home = *view;
-    struct reduction_price price;
+    struct quote leaders = *q;
+    struct group_view home = *q->view;
+    struct reduction_price best = impossible;
 
-    if (best_flat(codec, shape, &leaders, &price) == REDUCTION_PLAIN)
-        return impossible;
-    home.size = group->most;
+    leaders.group.size = q->group.hosts; /* one member of each host: nobody shares a port */
+    leaders.group.fewest = leaders.group.most = 1;
+    leaders.group.across = q->view->across;
+    for (int a = REDUCTION_ALLGATHER; a <= REDUCTION_SHARED; a++) {
+        if ((a == REDUCTION_SHARED) != is_shared(q->codec))
+            continue;
+        struct reduction_price price = price_flat(&leaders, (enum reduction_algo)a);
+        best = price.total_s < best.total_s ? price : best;
+    }
+    home.size = q->group.most;
     home.host = home.site = home.order = NULL;
-    double dense = price_dense(PLAN_REDUCE, shape, &home) + price_dense(PLAN_BROADCAST, shape, &home);
-    price.wire_s += dense;
-    price.total_s += dense;
-    return price;
+    double dense = price_dense(PLAN_REDUCE, q->shape, &home) + price_dense(PLAN_BROADCAST, q->shape, &home);
+    best.wire_s += dense;
+    best.total_s += dense;
+    return best;
 }
 
 static bool group_can(const struct codec *codec, enum reduction_algo algo, const struct group_shape *group)
 {
-    bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
-
     if (codec->kind == CODEC_NONE)
         return algo == REDUCTION_PLAIN;
     switch (algo) {
     case REDUCTION_ALLGATHER:
     case REDUCTION_OWNER:
-        return !shared;
+        return !is_shared(codec);
     case REDUCTION_SHARED:
-        return shared;
+        return is_shared(codec);
     case REDUCTION_TWO_LEVEL:
         /* powersgd's warm start would be one of leaders only. */
         return group->hosts > 1 && group->most > 1 && codec->kind != CODEC_POWERSGD;
@@ -405,17 +372,14 @@ static bool group_can(const struct codec *codec, enum reduction_algo algo, const
     }
 }
 
-static struct reduction_price group_price(const struct codec *codec, enum reduction_algo algo,
-                                          const struct tensor_shape *shape, const struct group_view *view,
-                                          const struct group_shape *group)
+static struct reduction_price price_of(const struct quote *q, enum reduction_algo algo)
 {
-    if (!group_can(codec, algo, group) || (algo == REDUCTION_TWO_LEVEL && shape->dtype == HEARTH_F64))
+    if (!group_can(q->codec, algo, &q->group) ||
+        (algo == REDUCTION_TWO_LEVEL && q->shape->dtype == HEARTH_F64))
         return impossible;
     if (algo == REDUCTION_PLAIN)
-        return price_plain(shape, view);
-    if (algo == REDUCTION_TWO_LEVEL)
-        return price_two_level(codec, shape, view, group);
-    return price_flat(codec, algo, shape, group);
+        return price_plain(q->shape, q->view);
+    return algo == REDUCTION_TWO_LEVEL ? price_two_level(q) : price_flat(q, algo);
 }
 
 const char *reduction_algo_name(enum reduction_algo algo)
@@ -438,59 +402,36 @@ bool reduction_can(const struct codec *codec, enum reduction_algo algo, const st
 struct reduction_price reduction_price(const struct codec *codec, enum reduction_algo algo,
                                        const struct tensor_shape *shape, const struct group_view *view)
 {
-    struct group_shape group = group_of(view);
+    struct quote quote = {codec, shape, view, group_of(view)};
 
-    return group_price(codec, algo, shape, view, &group);
-}
-
-enum reduction_algo reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
-                                            const struct group_view *view)
-{
-    struct group_shape group = group_of(view), leaders = group_leaders(&group, view);
-    struct reduction_price price;
-
-    return best_flat(codec, shape, &leaders, &price);
+    return price_of(&quote, algo);
 }
 
 /* ---- the choice ---- */
 
-static const struct codec plain_codec = {.kind = CODEC_NONE, .feedback = true};
-
-/* The codec by its cheapest way that sends no more than that; of equal ones the first. */
-static struct reduction_choice best_algo(const struct codec *codec, const struct tensor_shape *shape,
-                                         const struct group_view *view, const struct group_shape *group,
-                                         double bytes_max)
-{
-    struct reduction_choice best = {.codec = *codec, .algo = REDUCTION_PLAIN, .price = impossible};
-
-    for (int w = REDUCTION_PLAIN; w < REDUCTION_ALGOS; w++) {
-        struct reduction_price price = group_price(codec, (enum reduction_algo)w, shape, view, group);
-        if (price.total_s < best.price.total_s && price.bytes <= bytes_max) {
-            best.algo = (enum reduction_algo)w;
-            best.price = price;
-        }
-    }
-    return best;
-}
-
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
                       const struct group_view *view, struct reduction_choice *choice)
 {
-    struct group_shape group = group_of(view);
+    struct quote quote = {.shape = shape, .view = view, .group = group_of(view)};
     struct reduction_price plain = price_plain(shape, view);
-    struct reduction_choice best = {.codec = plain_codec, .algo = REDUCTION_PLAIN, .price = plain};
     double limit = list->automatic ? plain.total_s * AUTO_MARGIN : HUGE_VAL;
     double bytes_max = list->automatic ? plain.bytes : HUGE_VAL;
 
-    for (int i = 0; i < list->count; i++) {
-        struct reduction_choice one = best_algo(&list->codec[i], shape, view, &group, bytes_max);
-        if (one.price.total_s < limit) {
-            best = one;
-            limit = one.price.total_s;
+    *choice = (struct reduction_choice){.codec = {.kind = CODEC_NONE, .feedback = true},
+                                        .algo = REDUCTION_PLAIN,
+                                        .price = plain,
+                                        .plain = plain};
+    for (int i = 0; i < list->count; i++)
+        for (int a = REDUCTION_PLAIN; a < REDUCTION_ALGOS; a++) { /* of equal ones the first */
+            quote.codec = &list->codec[i];
+            struct reduction_price price = price_of(&quote, (enum reduction_algo)a);
+            if (price.total_s >= limit || price.bytes > bytes_max)
+                continue;
+            limit = price.total_s;
+            choice->codec = list->codec[i];
+            choice->algo = (enum reduction_algo)a;
+            choice->price = price;
         }
-    }
-    best.plain = plain;
-    *choice = best;
 }
 
 /* "12.1 ms" */

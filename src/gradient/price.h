@@ -43,11 +43,6 @@ bool reduction_can(const struct codec *codec, enum reduction_algo algo, const st
 struct reduction_price reduction_price(const struct codec *codec, enum reduction_algo algo,
                                        const struct tensor_shape *shape, const struct group_view *view);
 
-/* TWO_LEVEL: by which of the others one member of each host speaks with those of the other hosts.
- * REDUCTION_PLAIN: the codec cannot. */
-enum reduction_algo reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
-                                            const struct group_view *view);
-
 struct reduction_choice {
     struct codec codec;
     enum reduction_algo algo;

@@ -4,7 +4,6 @@
 #include "compress/randomk.h"
 
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
 
 #define PIECE (1u << 20) /* elements that one piece of gathering covers, about */
 
@@ -28,48 +27,33 @@ static bool loses(const struct reduction_call *call)
     return call->feedback && call->codec.values != VALUES_F32;
 }
 
+static int shared_open(struct reduction *r)
+{
+    size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float),
+           pieces = r->call.count / PIECE + 1;
+    struct shared *s = reduction_take(r, sizeof *s);
+    float *values = reduction_take(r, (loses(&r->call) ? 3 : 2) * len);
+    struct energy *energies = reduction_energies(r, pieces);
+    if (!s || !values || !energies)
+        return r->error.status;
+    float *sum = values + len / sizeof *values;
+    *s = (struct shared){.values = values, .sum = sum, .pieces = pieces, .energies = energies};
+    s->left = loses(&r->call) ? sum + len / sizeof *sum : NULL;
+    r->work = s;
+    return HEARTH_OK;
+}
+
 static void shared_close(struct reduction *r, bool failed)
 {
     struct shared *s = r->work;
-    if (!s)
-        return;
     rounds_close(s->rounds, r, failed);
-    codec_pool_give(r->pool, s->energies);
-    codec_pool_give(r->pool, s->sum);
-    codec_pool_give(r->pool, s->left);
-    codec_pool_give(r->pool, s->values);
-    codec_pool_give(r->pool, s);
-    r->work = NULL;
-}
-
-static int shared_open(struct reduction *r)
-{
-    struct shared *s = reduction_take(r, sizeof *s);
-    if (!s)
-        return r->error.status;
-    size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float);
-    *s = (struct shared){.values = reduction_take(r, len), .sum = reduction_take(r, len)};
-    s->pieces = r->call.count / PIECE + 1;
-    s->energies = reduction_energies(r, s->pieces);
-    r->work = s;
-    if (loses(&r->call))
-        s->left = reduction_take(r, len);
-    if (s->values && s->sum && s->energies && (s->left || !loses(&r->call)))
-        return HEARTH_OK;
-    shared_close(r, true);
-    return r->error.status;
-}
-
-static size_t piece_place(const struct shared *s, size_t piece)
-{
-    return (size_t)((unsigned __int128)s->draw.keep * piece / s->pieces);
 }
 
 static void gather_piece(void *arg, size_t piece)
 {
     struct reduction *r = arg;
     struct shared *s = r->work;
-    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    size_t from = share_at(s->draw.keep, piece, s->pieces), to = share_at(s->draw.keep, piece + 1, s->pieces);
     struct feed feed = reduction_feed(r);
     feed.energy = &s->energies[piece];
     if (from < to && randomk_gather(&s->draw, r->kernels, &feed, from, to, s->values + from) != HEARTH_OK)
@@ -86,10 +70,10 @@ static int sum_start(struct reduction *r, struct shared *s)
         .out = {.out = s->sum, .dtype = HEARTH_F32, .divisor = 1},
     };
     array.algo = rounds_algo(r, &array.codec, array.count);
-    int status = rounds_open(r, &array, &s->rounds);
-    if (status == HEARTH_OK)
+    s->rounds = rounds_open(r, &array);
+    if (s->rounds)
         rounds_offer(s->rounds, 0);
-    return status;
+    return s->rounds ? HEARTH_OK : r->error.status;
 }
 
 static void gather_next(void *arg, size_t piece)
@@ -107,7 +91,7 @@ static void gather_some(struct reduction *r, struct shared *s)
     some = some < left ? some : left;
     reduction_compress(r, gather_next, r, some);
     s->gathered += some;
-    rounds_offer(s->rounds, piece_place(s, s->gathered));
+    rounds_offer(s->rounds, share_at(s->draw.keep, s->gathered, s->pieces));
     if (s->gathered == s->pieces)
         reduction_measure(r, s->energies, s->pieces);
 }
@@ -116,7 +100,7 @@ static enum step shared_step(struct reduction *r)
 {
     struct shared *s = r->work;
     if (!s->rounds)
-        return sum_start(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+        return step_of(sum_start(r, s));
     enum step step = rounds_step(s->rounds, r);
     if (step != STEP_WAIT || s->gathered == s->pieces)
         return step;
@@ -128,7 +112,7 @@ static void scatter_piece(void *arg, size_t piece)
 {
     struct reduction *r = arg;
     struct shared *s = r->work;
-    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    size_t from = share_at(s->draw.keep, piece, s->pieces), to = share_at(s->draw.keep, piece + 1, s->pieces);
     if (from == to)
         return;
     /* Without feedback each is sent so seldom that it must count for those that were not. */

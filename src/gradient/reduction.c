@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a compressed all-reduce: opening, method, vote, commit; and its failures. */
-#include "gradient/reduction.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +8,6 @@
 #include "core/derived_id.h"
 #include "core/hash.h"
 #include "gradient/codec_pool.h"
-#include "gradient/tensors.h"
 
 #define NAME          "all_reduce_compressed"
 #define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
@@ -22,15 +19,6 @@ enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
 
 /* ---- words ---- */
 
-static void describe(const struct reduction *r, char *text, size_t size)
-{
-    char codec[CODEC_TEXT_MAX];
-    const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
-    codec_text(&r->call.codec, codec, sizeof codec);
-    snprintf(text, size, NAME " #%llu%s by %.60s on rank %d of %d", (unsigned long long)r->compound->sequence,
-             tag_text(r->opts.tag).s, codec, group_rank(group), group_size(group));
-}
-
 static int fail_with(struct reduction *r, int status, int rank, const char *reason)
 {
     return error_set(&r->error, status, rank, "%s", reason);
@@ -39,17 +27,16 @@ static int fail_with(struct reduction *r, int status, int rank, const char *reas
 /* Its failure with its name, as its caller hears of it. */
 static struct error named_error(const struct reduction *r)
 {
-    char name[200];
+    char codec[CODEC_TEXT_MAX];
+    const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
     struct error error = r->error;
-    describe(r, name, sizeof name);
-    if (error.status != HEARTH_OK)
-        error_wrap(&error, &r->error, "%s: %s", name, r->error.text);
+    if (error.status == HEARTH_OK)
+        return error;
+    codec_text(&r->call.codec, codec, sizeof codec);
+    error_wrap(&error, &r->error, NAME " #%llu%s by %.60s on rank %d of %d: %s",
+               (unsigned long long)r->compound->sequence, tag_text(r->opts.tag).s, codec, group_rank(group),
+               group_size(group), r->error.text);
     return error;
-}
-
-int reduction_fail(struct reduction *r, int status, const char *reason)
-{
-    return fail_with(r, status, r->rank, reason);
 }
 
 int reduction_poison(struct reduction *r)
@@ -170,6 +157,15 @@ int sub_finish(struct reduction *r, struct sub *sub)
     return error.status;
 }
 
+enum step sub_await(struct reduction *r, struct sub *sub)
+{
+    if (!sub_ended(sub)) {
+        r->awaits = sub;
+        return STEP_WAIT;
+    }
+    return sub_finish(r, sub) == HEARTH_OK ? STEP_DONE : STEP_FAILED;
+}
+
 void sub_cancel(struct reduction *r, struct sub *sub)
 {
     if (!sub->request)
@@ -202,7 +198,9 @@ int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, voi
 void *reduction_take(struct reduction *r, size_t len)
 {
     void *block = codec_pool_take(r->pool, len);
-    if (!block)
+    if (block)
+        codec_pool_list(&r->blocks, block);
+    else
         fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for its shadows and buffers");
     return block;
 }
@@ -236,11 +234,10 @@ static void opening_write(const struct reduction *r, struct call_opening *o)
     snprintf(o->codec_text, sizeof o->codec_text, "%.63s", text); /* the hash is of all of it */
 }
 
+/* In all but weight and words. */
 static bool openings_agree(const struct call_opening *a, const struct call_opening *b)
 {
-    return a->magic == b->magic && a->codec == b->codec && a->count == b->count && a->rows == b->rows &&
-           a->key == b->key && a->step == b->step && a->dtype == b->dtype && a->op == b->op &&
-           a->algo == b->algo && a->flags == b->flags;
+    return memcmp(a, b, offsetof(struct call_opening, weight)) == 0;
 }
 
 /* "1000 f32 sum by topk:0.01 (owner), step 3" */
@@ -361,22 +358,25 @@ static void state_commit(struct reduction *r)
         r->kernels->copy_far(r->call.residual, r->e_new, r->call.count * residual_size(r->call.dtype));
     if (!state)
         return;
-    if (r->e_new && r->e_new == state->shadow) {
-        void *before = state->residual;
-        state->residual = state->shadow;
-        state->shadow = before;
-        state->undo.residual = true;
-    }
+    if (r->e_new && r->e_new == state->shadow)
+        tensor_swap_residual(state);
     state->step++;
     state->energy = r->energy;
     state->sent_bytes += r->sent_bytes;
     state->plain_bytes += plain_bytes(r);
 }
 
+void method_close(struct reduction *r, bool failed)
+{
+    if (r->work)
+        r->method->close(r, failed);
+    r->work = NULL;
+}
+
 /* Ends all that is in flight; nobody waits for us. */
 static void let_go(struct reduction *r, bool failed)
 {
-    r->method->close(r, failed);
+    method_close(r, failed);
     sub_cancel(r, &r->vote_sub);
     if (failed && r->hidden)
         reduction_refuse(r, r->hidden);
@@ -398,25 +398,21 @@ static enum step fail(struct reduction *r, bool ours)
 
 static enum step failing(struct reduction *r)
 {
-    if (r->opening_sub.request && !sub_ended(&r->opening_sub)) {
-        r->awaits = &r->opening_sub;
-        return STEP_WAIT;
-    }
-    if (r->opening_sub.request) {
-        struct error why = r->error;
-        if (sub_finish(r, &r->opening_sub) == HEARTH_OK && openings_check(r) == HEARTH_OK)
-            r->error = why;
-    }
+    struct error why = r->error;
+    enum step step = r->opening_sub.request ? sub_await(r, &r->opening_sub) : STEP_FAILED;
+    if (step == STEP_WAIT)
+        return step;
+    if (step == STEP_DONE && openings_check(r) == HEARTH_OK)
+        r->error = why;
     return STEP_FAILED;
 }
 
 static enum step voting(struct reduction *r)
 {
-    if (!sub_ended(&r->vote_sub)) {
-        r->awaits = &r->vote_sub;
-        return STEP_WAIT;
-    }
-    if (sub_finish(r, &r->vote_sub) != HEARTH_OK || votes_check(r) != HEARTH_OK)
+    enum step step = sub_await(r, &r->vote_sub);
+    if (step == STEP_WAIT)
+        return step;
+    if (step == STEP_FAILED || votes_check(r) != HEARTH_OK)
         return fail(r, false);
     if (r->call.state)
         tensor_commits(r->call.state);
@@ -474,13 +470,8 @@ enum step reduction_step(struct reduction *r, uint64_t now_ns)
 
 static void reduction_free(struct reduction *r)
 {
-    struct codec_pool *w = r->pool;
-    if (r->call.state)
-        atomic_store(&r->call.state->busy, false);
-    codec_pool_give(w, r->shadow_block);
-    codec_pool_give(w, r->votes);
-    codec_pool_give(w, r->openings);
-    codec_pool_give(w, r);
+    codec_pool_give_all(r->pool, &r->blocks);
+    codec_pool_give(r->pool, r);
 }
 
 void reduction_settle(struct reduction *r)
@@ -534,10 +525,9 @@ static int shadow_make(struct reduction *r)
     }
     if (!needed && (!r->call.feedback || !r->call.residual))
         return HEARTH_OK;
-    r->shadow_block = reduction_take(r, len);
     r->e_old = r->call.feedback ? r->call.residual : NULL;
-    r->e_new = r->shadow_block;
-    return r->shadow_block ? HEARTH_OK : r->error.status;
+    r->e_new = reduction_take(r, len);
+    return r->e_new ? HEARTH_OK : r->error.status;
 }
 
 static void cancel_by_request(void *arg)
@@ -554,13 +544,12 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     struct reduction *r = w ? codec_pool_take(w, sizeof *r) : NULL;
     if (!r) {
         error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "all_reduce_compressed: no memory");
-        if (call->state)
-            atomic_store(&call->state->busy, false);
         return NULL;
     }
     memset(r, 0, sizeof *r);
     list_init(&r->item);
     list_init(&r->own.item);
+    list_init(&r->blocks);
     r->compound = &r->own;
     r->pool = w;
     r->call = *call;
@@ -584,6 +573,17 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     return NULL;
 }
 
+/* It does not begin: r->error says why. */
+static int give_up(struct reduction *r)
+{
+    int status = r->error.status;
+    let_go(r, true);
+    sub_cancel(r, &r->opening_sub);
+    *error_last() = named_error(r);
+    reduction_free(r);
+    return status;
+}
+
 /* Makes it and starts the opening. What fails here is told to the others, so that they do not wait. */
 static int reduction_begin(const struct reduction_call *call, bool stays, struct reduction **out)
 {
@@ -600,11 +600,7 @@ static int reduction_begin(const struct reduction_call *call, bool stays, struct
         *out = r;
         return HEARTH_OK;
     }
-    let_go(r, true);
-    sub_cancel(r, &r->opening_sub);
-    *error_last() = named_error(r);
-    reduction_free(r);
-    return status;
+    return give_up(r);
 }
 
 int work_run(const struct reduction_call *call)
@@ -649,11 +645,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
             return HEARTH_OK;
     }
     fail_with(r, status, r->rank, hearth_status_text(status));
-    *error_last() = named_error(r);
-    let_go(r, true);
-    sub_cancel(r, &r->opening_sub);
     if (made)
         node_drop_request(made);
-    reduction_free(r);
-    return status;
+    return give_up(r);
 }

@@ -3,13 +3,10 @@
  *
  *   REDUCTION_ALLGATHER  a round is one part: encode -> all_gather -> decode the sum of all
  *   REDUCTION_OWNER      a round has one part for each member: encode all -> all_to_all -> the owner merges
- * its own
- *                  -> all_gather -> decode all
+ *                        its own -> all_gather -> decode all
  *
  * A round lives in a place with its own buffers. Rounds are encoded, merged and decoded in order, so that the
  * operations of one tag start in the same order on all members. */
-#include "gradient/rounds.h"
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -26,7 +23,17 @@ enum place_state { PLACE_FREE, PLACE_ENCODED, PLACE_GATHERING };
 struct round_place {
     enum place_state state;
     struct sub first, second;
-    uint8_t *send, *got, *result; /* one payload for each member; send and got only with owners */
+    uint8_t *send, *got, *result; /* one payload for each member; without owners got is NULL */
+};
+
+/* The work on one round, in pieces that run side by side. */
+struct round_job {
+    struct reduction *r;
+    struct round_place *place;
+    struct round_cut cut;
+    struct energy energy[MEMBERS_MAX];
+    _Atomic(int) status;
+    struct error error; /* of the piece that set the status */
 };
 
 struct rounds {
@@ -35,8 +42,7 @@ struct rounds {
     size_t encoded, merged, decoded; /* rounds that have passed this point */
     size_t available;                /* elements that may be encoded */
     struct round_place place[PLACES];
-    uint8_t *memory;
-    _Atomic(int) status; /* of pieces that run side by side */
+    struct round_job job;
 };
 
 /* The links that set the pace. */
@@ -83,34 +89,24 @@ size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t
     return places_of(plan.round_count) * place_len(&plan);
 }
 
-static void place_lay(struct round_place *place, uint8_t *at, enum reduction_algo algo, size_t len)
+struct rounds *rounds_open(struct reduction *r, const struct array *array)
 {
-    place->result = at;
-    if (algo == REDUCTION_OWNER) {
-        place->send = at + len;
-        place->got = at + 2 * len;
-    }
-}
-
-int rounds_open(struct reduction *r, const struct array *array, struct rounds **out)
-{
+    bool owner = array->algo == REDUCTION_OWNER;
     assert(r->size <= MEMBERS_MAX); /* no cluster has more */
-    struct rounds *s = reduction_take(r, sizeof *s);
+    struct round_plan plan =
+        round_plan_of(&array->codec, array->algo, array->count, r->size, pace_of(r)->bytes_per_s);
+    size_t head = align_up(sizeof(struct rounds), HEAP_ALIGN), len = buffer_len(&plan);
+    struct rounds *s = reduction_take(r, head + places_of(plan.round_count) * place_len(&plan));
     if (!s)
-        return r->error.status;
-    *s = (struct rounds){.array = *array};
-    s->plan = round_plan_of(&array->codec, array->algo, array->count, r->size, pace_of(r)->bytes_per_s);
-    s->available = array->count;
-    size_t places = places_of(s->plan.round_count), len = place_len(&s->plan);
-    s->memory = reduction_take(r, places * len + 1);
-    if (!s->memory) {
-        codec_pool_give(r->pool, s);
-        return r->error.status;
+        return NULL;
+    *s = (struct rounds){.array = *array, .plan = plan, .available = array->count};
+    for (size_t i = 0; i < places_of(plan.round_count); i++) {
+        struct round_place *place = &s->place[i];
+        place->result = (uint8_t *)s + head + i * place_len(&plan);
+        place->send = owner ? place->result + len : place->result;
+        place->got = owner ? place->result + 2 * len : NULL;
     }
-    for (size_t i = 0; i < places; i++)
-        place_lay(&s->place[i], s->memory + i * len, array->algo, buffer_len(&s->plan));
-    *out = s;
-    return HEARTH_OK;
+    return s;
 }
 
 void rounds_close(struct rounds *s, struct reduction *r, bool failed)
@@ -121,25 +117,55 @@ void rounds_close(struct rounds *s, struct reduction *r, bool failed)
         sub_cancel(r, &s->place[i].first);
         sub_cancel(r, &s->place[i].second);
     }
-    size_t size = dtype_size(s->array.out.dtype);
     size_t passed =
         s->decoded < s->plan.round_count ? round_cut_at(&s->plan, s->decoded).first : s->array.count;
     if (failed && s->array.undo)
-        memcpy(s->array.out.out, s->array.undo, passed * size);
-    codec_pool_give(r->pool, s->memory);
+        memcpy(s->array.out.out, s->array.undo, passed * dtype_size(s->array.out.dtype));
     codec_pool_give(r->pool, s);
 }
 
 /* ---- the work of one round, in pieces ---- */
 
-struct round_job {
-    struct rounds *rounds;
-    struct reduction *r;
-    struct round_place *place;
-    struct round_cut cut;
-    struct energy energy[MEMBERS_MAX];
-    struct error error;
-};
+static struct round_job *job_begin(struct rounds *s, struct reduction *r, size_t round)
+{
+    struct round_job *job = &s->job;
+    job->r = r;
+    job->place = &s->place[round % PLACES];
+    job->cut = round_cut_at(&s->plan, round);
+    atomic_store(&job->status, HEARTH_OK);
+    return job;
+}
+
+static struct rounds *rounds_of(struct round_job *job)
+{
+    return container_of(job, struct rounds, job);
+}
+
+/* Only the first failure counts. */
+static void job_fail(struct round_job *job, int status, const struct error *error)
+{
+    int before = HEARTH_OK;
+    if (status != HEARTH_OK && atomic_compare_exchange_strong(&job->status, &before, status))
+        job->error = *error;
+}
+
+static int job_end(struct round_job *job)
+{
+    int status = atomic_load(&job->status);
+    if (status == HEARTH_POISONED)
+        return reduction_poison(job->r);
+    return status == HEARTH_OK ? status : reduction_blame(job->r, job->error.rank, job->error.text);
+}
+
+static struct feed feed_at(const struct feed *feed, size_t offset)
+{
+    struct feed part = *feed;
+    size_t step = residual_size(feed->dtype);
+    part.x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
+    part.e = feed->e ? (const uint8_t *)feed->e + offset * step : NULL;
+    part.e_new = feed->e_new ? (uint8_t *)feed->e_new + offset * step : NULL;
+    return part;
+}
 
 /* The feed of a part. Where the array names no key, the reduction's: it is known only since the opening. */
 static struct feed part_feed(const struct rounds *s, struct reduction *r, size_t offset)
@@ -160,97 +186,87 @@ static void fill_up(const struct codec *codec, size_t count, uint8_t *payload, s
 static void encode_piece(void *arg, size_t p)
 {
     struct round_job *job = arg;
-    struct array *a = &job->rounds->array;
-    struct range range = part_range(job->rounds, &job->cut, (int)p);
-    uint8_t *payloads = a->algo == REDUCTION_OWNER ? job->place->send : job->place->result;
-    size_t at = a->algo == REDUCTION_OWNER ? p : (size_t)job->r->rank;
-    struct feed feed = part_feed(job->rounds, job->r, range.offset);
+    struct rounds *s = rounds_of(job);
+    struct range range = part_range(s, &job->cut, (int)p);
+    size_t at = s->array.algo == REDUCTION_OWNER ? p : (size_t)job->r->rank;
+    struct feed feed = part_feed(s, job->r, range.offset);
+    job->energy[p] = (struct energy){0};
     feed.energy = &job->energy[p];
-    uint8_t *payload = payloads + at * job->cut.len;
-    int status = coder_encode(&a->codec, job->r->kernels, &feed, range.offset, range.count, payload);
-    fill_up(&a->codec, range.count, payload, job->cut.len);
+    uint8_t *payload = job->place->send + at * job->cut.len;
+    int status = coder_encode(&s->array.codec, job->r->kernels, &feed, range.offset, range.count, payload);
+    fill_up(&s->array.codec, range.count, payload, job->cut.len);
     if (status != HEARTH_OK)
         atomic_store(&job->r->poisoned, true);
 }
 
 static int encode_round(struct rounds *s, struct reduction *r)
 {
-    struct round_job *job = reduction_take(r, sizeof *job);
-    if (!job)
-        return r->error.status;
-    *job = (struct round_job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
-    job->cut = round_cut_at(&s->plan, s->encoded);
+    struct round_job *job = job_begin(s, r, s->encoded);
+    struct round_place *place = job->place;
+    size_t len = job->cut.len;
     reduction_compress(r, encode_piece, job, (size_t)job->cut.parts);
     for (int p = 0; s->array.is_tensor && p < job->cut.parts; p++) {
         r->energy.before += job->energy[p].before;
         r->energy.after += job->energy[p].after;
     }
-    size_t len = job->cut.len;
-    struct round_place *place = job->place;
-    codec_pool_give(r->pool, job);
-    place->state = s->array.algo == REDUCTION_OWNER ? PLACE_ENCODED : PLACE_GATHERING;
     s->encoded++;
     r->sent_bytes += len * (size_t)(r->size - 1);
-    return s->array.algo == REDUCTION_OWNER
-               ? sub_all_to_all(r, &place->first, place->send, place->got, len)
-               : sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
+    if (s->array.algo == REDUCTION_OWNER) {
+        place->state = PLACE_ENCODED;
+        return sub_all_to_all(r, &place->first, place->send, place->got, len);
+    }
+    place->state = PLACE_GATHERING;
+    return sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
 }
 
 /* Our part of a round, from all. */
-struct merging {
-    struct rounds *rounds;
-    struct reduction *r;
-    struct round_place *place;
-    struct round_cut cut;
-    struct range range;
-    int status;
-    struct error error;
-};
-
 static void merge_part(void *arg, size_t piece)
 {
-    struct merging *m = arg;
-    struct rounds *s = m->rounds;
-    struct reduction *r = m->r;
+    struct round_job *job = arg;
+    struct rounds *s = rounds_of(job);
+    struct reduction *r = job->r;
+    struct range range = part_range(s, &job->cut, r->rank);
+    const uint8_t *bytes[MEMBERS_MAX];
+    struct error error;
     (void)piece; /* it is one */
-    const uint8_t *payloads[MEMBERS_MAX];
     for (int i = 0; i < r->size; i++)
-        payloads[i] = m->place->got + (size_t)i * m->cut.len;
-    struct feed owner = part_feed(s, r, m->range.offset);
-    owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
-    struct payloads all = {.count = r->size, .bytes = payloads};
-    uint8_t *sum = m->place->result + (size_t)r->rank * m->cut.len;
-    m->status = coder_merge(&s->array.codec, r->kernels, &all, &owner, m->range.count, sum, &m->error);
-    fill_up(&s->array.codec, m->range.count, sum, m->cut.len);
+        bytes[i] = job->place->got + (size_t)i * job->cut.len;
+    struct feed feed = part_feed(s, r, range.offset);
+    feed.key = hash_mix(feed.key, s->merged + 1); /* the coder counts from the part's begin */
+    struct payloads all = {.count = r->size, .bytes = bytes};
+    uint8_t *sum = job->place->result + (size_t)r->rank * job->cut.len;
+    struct coder_owner owner = {&feed, range.count, sum};
+    job_fail(job, coder_merge(&s->array.codec, r->kernels, &all, &owner, &error), &error);
+    fill_up(&s->array.codec, range.count, sum, job->cut.len);
 }
 
 static int merge_round(struct rounds *s, struct reduction *r)
 {
-    struct merging m = {.rounds = s, .r = r, .place = &s->place[s->merged % PLACES]};
-    m.cut = round_cut_at(&s->plan, s->merged);
-    m.range = part_range(s, &m.cut, r->rank);
-    int status = sub_finish(r, &m.place->first);
+    struct round_job *job = job_begin(s, r, s->merged);
+    int status = sub_finish(r, &job->place->first);
     if (status != HEARTH_OK)
         return status;
-    reduction_expand(r, merge_part, &m, 1);
-    if (m.status != HEARTH_OK)
-        return reduction_blame(r, m.error.rank, m.error.text);
+    reduction_expand(r, merge_part, job, 1);
+    status = job_end(job);
+    if (status != HEARTH_OK)
+        return status;
     s->merged++;
-    m.place->state = PLACE_GATHERING;
-    r->sent_bytes += m.cut.len * (size_t)(r->size - 1);
-    return sub_all_gather(r, &m.place->second, m.place->result, m.cut.len, SUB_SECOND);
+    job->place->state = PLACE_GATHERING;
+    r->sent_bytes += job->cut.len * (size_t)(r->size - 1);
+    return sub_all_gather(r, &job->place->second, job->place->result, job->cut.len, SUB_SECOND);
 }
 
 static void decode_piece(void *arg, size_t p)
 {
     struct round_job *job = arg;
-    struct array *a = &job->rounds->array;
+    struct array *a = &rounds_of(job)->array;
     struct reduction *r = job->r;
-    struct range range = part_range(job->rounds, &job->cut, (int)p);
+    bool owner = a->algo == REDUCTION_OWNER;
+    struct range range = part_range(rounds_of(job), &job->cut, (int)p);
     const uint8_t *bytes[MEMBERS_MAX];
-    struct payloads payloads = {.count = a->algo == REDUCTION_OWNER ? 1 : r->size, .bytes = bytes};
+    struct payloads payloads = {.count = owner ? 1 : r->size, .bytes = bytes};
     for (int i = 0; i < payloads.count; i++)
-        bytes[i] = job->place->result + (a->algo == REDUCTION_OWNER ? p : (size_t)i) * job->cut.len;
+        bytes[i] = job->place->result + (owner ? p : (size_t)i) * job->cut.len;
     size_t size = dtype_size(a->out.dtype);
     struct coder_out out = a->out;
     out.out = (uint8_t *)out.out + range.offset * size;
@@ -259,42 +275,24 @@ static void decode_piece(void *arg, size_t p)
         r->kernels->copy_far(a->undo + range.offset * size, out.out, range.count * size);
     struct error error;
     int status = coder_decode(&a->codec, r->kernels, &payloads, &out, range.count, &error);
-    int before = HEARTH_OK;
-    if (status == HEARTH_OK || !atomic_compare_exchange_strong(&job->rounds->status, &before, status))
-        return;
-    job->error = error;
-    if (a->algo == REDUCTION_OWNER)
-        job->error.rank = (int)p; /* there was only its payload */
+    if (owner)
+        error.rank = (int)p; /* there was only its payload */
+    job_fail(job, status, &error);
 }
 
 static int decode_round(struct rounds *s, struct reduction *r)
 {
-    struct round_place *place = &s->place[s->decoded % PLACES];
-    int status = sub_finish(r, &place->second);
+    struct round_job *job = job_begin(s, r, s->decoded);
+    int status = sub_finish(r, &job->place->second);
     if (status != HEARTH_OK)
         return status;
-    struct round_job *job = reduction_take(r, sizeof *job);
-    if (!job)
-        return r->error.status;
-    *job = (struct round_job){.rounds = s, .r = r, .place = place, .cut = round_cut_at(&s->plan, s->decoded)};
     s->decoded++; /* from here on there is something to put back */
     reduction_expand(r, decode_piece, job, (size_t)job->cut.parts);
-    status = atomic_load(&s->status);
-    if (status == HEARTH_POISONED)
-        reduction_poison(r);
-    else if (status != HEARTH_OK)
-        reduction_blame(r, job->error.rank, job->error.text);
-    codec_pool_give(r->pool, job);
-    place->state = PLACE_FREE;
-    return status;
+    job->place->state = PLACE_FREE;
+    return job_end(job);
 }
 
 /* ---- which is next ---- */
-
-static enum step done_or_failed(int status)
-{
-    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
-}
 
 void rounds_offer(struct rounds *s, size_t available)
 {
@@ -315,12 +313,12 @@ enum step rounds_step(struct rounds *s, struct reduction *r)
     if (s->decoded == s->plan.round_count)
         return STEP_DONE;
     if (r->opened && oldest->state == PLACE_GATHERING && sub_ended(&oldest->second))
-        return done_or_failed(decode_round(s, r));
+        return step_of(decode_round(s, r));
     if (s->array.algo == REDUCTION_OWNER && s->merged < s->encoded &&
         sub_ended(&s->place[s->merged % PLACES].first))
-        return done_or_failed(merge_round(s, r));
+        return step_of(merge_round(s, r));
     if (s->encoded < s->plan.round_count && s->encoded - s->decoded < PLACES && is_available(s))
-        return done_or_failed(encode_round(s, r));
+        return step_of(encode_round(s, r));
     r->awaits = oldest->state == PLACE_GATHERING ? &oldest->second : &oldest->first;
     if (sub_ended(r->awaits))
         r->awaits = &r->opening_sub; /* its divisor is all that is missing */
@@ -331,3 +329,54 @@ enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *c
 {
     return round_algo(codec, count, r->size, pace_of(r));
 }
+
+/* ---- the tensor itself, by codecs that code part by part ---- */
+
+static size_t undo_len(const struct reduction_call *call)
+{
+    return call->count * dtype_size(call->dtype);
+}
+
+static int block_open(struct reduction *r)
+{
+    struct array array = {
+        .codec = r->call.codec,
+        .algo = r->call.algo,
+        .feed = reduction_feed(r),
+        .count = r->call.count,
+        .out = {.out = r->call.buffer, .dtype = r->call.dtype},
+        .undo = reduction_take(r, undo_len(&r->call)),
+        .is_tensor = true,
+    };
+    array.feed.key = 0;
+    r->work = array.undo ? rounds_open(r, &array) : NULL;
+    return r->work ? HEARTH_OK : r->error.status;
+}
+
+static enum step block_step(struct reduction *r)
+{
+    return rounds_step(r->work, r);
+}
+
+static void block_publish(struct reduction *r)
+{
+    (void)r; /* the result stands in the buffer already */
+}
+
+static void block_close(struct reduction *r, bool failed)
+{
+    rounds_close(r->work, r, failed);
+}
+
+static size_t block_memory(const struct reduction_call *call, int size)
+{
+    return undo_len(call) + rounds_memory(&call->codec, call->algo, call->count, size);
+}
+
+const struct method method_block = {
+    .open = block_open,
+    .step = block_step,
+    .publish = block_publish,
+    .close = block_close,
+    .memory = block_memory,
+};

@@ -108,14 +108,21 @@ void snapshot_encode(const struct tensors *tensors, const struct snapshot_owner 
 
 /* ---- decode ---- */
 
-static int bad(struct error *error, const char *what)
+static int bad(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int bad(struct error *error, const char *format, ...)
 {
-    return error_set(error, HEARTH_INVALID, RANK_NONE, "saved state: %s", what);
+    struct error what;
+    va_list args;
+    va_start(args, format);
+    error_vset(&what, HEARTH_INVALID, RANK_NONE, format, args);
+    va_end(args);
+    return error_wrap(error, &what, "saved state: %s", what.text);
 }
 
 static int bad_tensor(struct error *error, const char *name, const char *what)
 {
-    return error_set(error, HEARTH_INVALID, RANK_NONE, "saved state: tensor '%s': %s", name, what);
+    return bad(error, "tensor '%s': %s", name, what);
 }
 
 /* Everything before the tensors; how many there are. */
@@ -131,20 +138,15 @@ static int get_head(struct reader *r, const uint8_t *bytes, size_t len, struct s
     if (memcmp(magic, MAGIC, MAGIC_LEN) != 0)
         return bad(error, "these bytes are none");
     if (version != SNAPSHOT_VERSION)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "saved state: it is of version %u; this is %d",
-                         version, SNAPSHOT_VERSION);
+        return bad(error, "it is of version %u; this is %d", version, SNAPSHOT_VERSION);
     if (r->bad || length != len)
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "saved state: it has %zu bytes and says that it has %llu", len,
-                         (unsigned long long)length);
+        return bad(error, "it has %zu bytes and says that it has %llu", len, (unsigned long long)length);
     if (crc32c(0, bytes, len - CRC_LEN) != load_u32(bytes + len - CRC_LEN))
         return bad(error, "the checksum is wrong: it is damaged");
     if (size > INT32_MAX || rank >= size)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "saved state: rank %u of %u cannot be", rank,
-                         size);
+        return bad(error, "rank %u of %u cannot be", rank, size);
     if (*count > TENSORS_MAX)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "saved state: %u tensors; at most %d", *count,
-                         TENSORS_MAX);
+        return bad(error, "%u tensors; at most %d", *count, TENSORS_MAX);
     owner->size = (int)size;
     owner->rank = (int)rank;
     return HEARTH_OK;
@@ -243,42 +245,35 @@ static bool all_finite(const void *numbers, size_t len, size_t element)
     return good;
 }
 
-/* An array of numbers of the tensor into memory of its own. */
-struct snapshot_array {
-    size_t len, element; /* bytes, of all and of one */
-    void *numbers;
-};
-
-static int get_array(struct reader *r, const struct tensor *tensor, struct heap *heap,
-                     struct snapshot_array *array, struct error *error)
+/* An array of numbers, each of `element` bytes, in memory of its own; NULL: see the error. */
+static void *get_array(struct reader *r, struct heap *heap, const char *name, size_t len, size_t element,
+                       struct error *error)
 {
-    if (reader_left(r) < array->len)
-        return bad_tensor(error, tensor->name, "it ends in the middle of the numbers");
-    if (!all_finite(r->at, array->len, array->element))
-        return bad_tensor(error, tensor->name, "there is NaN or Inf among the numbers");
-    array->numbers = heap_alloc_raw(heap, 1, array->len);
-    if (!array->numbers)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "saved state: no memory for tensor '%s'",
-                         tensor->name);
-    get_bytes(r, array->numbers, array->len);
-    return HEARTH_OK;
+    void *numbers = NULL;
+    if (reader_left(r) < len)
+        bad_tensor(error, name, "it ends in the middle of the numbers");
+    else if (!all_finite(r->at, len, element))
+        bad_tensor(error, name, "there is NaN or Inf among the numbers");
+    else if (!(numbers = heap_alloc_raw(heap, 1, len)))
+        error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "saved state: no memory for tensor '%s'", name);
+    else
+        get_bytes(r, numbers, len);
+    return numbers;
 }
 
-static int get_arrays(struct reader *r, struct tensor *tensor, unsigned holds, struct heap *heap,
+static int get_arrays(struct reader *r, struct tensor *t, unsigned holds, struct heap *heap,
                       struct error *error)
 {
-    struct snapshot_array residual = {residual_len(tensor), residual_size(tensor->form.dtype), NULL};
-    int status = HEARTH_OK;
-    if (holds & HOLDS_RESIDUAL)
-        status = get_array(r, tensor, heap, &residual, error);
-    tensor->state.residual = residual.numbers;
-    for (int i = 0; i < FACTOR_COUNT && status == HEARTH_OK; i++) {
-        struct snapshot_array factor = {factor_len(&tensor->state, i), sizeof(float), NULL};
-        if (holds & HOLDS_FACTOR << i)
-            status = get_array(r, tensor, heap, &factor, error);
-        tensor->state.factor[i] = factor.numbers;
-    }
-    return status;
+    struct tensor_state *state = &t->state;
+    size_t element = residual_size(state->dtype);
+    if ((holds & HOLDS_RESIDUAL) &&
+        !(state->residual = get_array(r, heap, t->name, residual_len(t), element, error)))
+        return error->status;
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        if ((holds & HOLDS_FACTOR << i) &&
+            !(state->factor[i] = get_array(r, heap, t->name, factor_len(state, i), sizeof(float), error)))
+            return error->status;
+    return HEARTH_OK;
 }
 
 static int get_tensor(struct reader *r, struct tensors *tensors, struct error *error)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions for one buffer by itself: arguments checked, then compress/package.h. */
 #include "compress/package.h"
-#include "core/error.h"
+#include "gradient/compressor.h"
 #include "kernel/kernel.h"
 
 int hearth_codec_check(const char *codec)
@@ -9,13 +9,8 @@ int hearth_codec_check(const char *codec)
     struct codec_list list;
 
     if (!codec)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "codec_check: codec is NULL");
+        return refuse("codec_check", HEARTH_INVALID, "codec is NULL");
     return codec_parse(codec, &list, error_last());
-}
-
-static int null_argument(const char *call, const char *name)
-{
-    return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: %s is NULL", call, name);
 }
 
 /* The one codec that a text names. */
@@ -24,13 +19,13 @@ static int codec_named(const char *call, const char *text, struct codec *codec)
     struct codec_list list;
 
     if (!text)
-        return null_argument(call, "codec");
+        return refuse(call, HEARTH_INVALID, "codec is NULL");
     int status = codec_parse(text, &list, error_last());
     if (status)
         return status;
     if (list.automatic)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "%s: \"%s\": auto needs a network to choose for, name one codec", call, text);
+        return refuse(call, HEARTH_INVALID, "\"%s\": auto needs a network to choose for, name one codec",
+                      text);
     *codec = list.codec[0];
     return HEARTH_OK;
 }
@@ -56,12 +51,8 @@ int hearth_codec_compress(const char *codec, uint64_t key, const void *source, s
     int status = codec_named("compress", codec, &named);
     if (status)
         return status;
-    if (!source && count > 0)
-        return null_argument("compress", "source");
-    if (!target)
-        return null_argument("compress", "target");
-    if (!len)
-        return null_argument("compress", "len");
+    if ((!source && count > 0) || !target || !len)
+        return refuse("compress", HEARTH_INVALID, "%s is NULL", !target ? "target" : !len ? "len" : "source");
     heap_init(&heap, 0);
     uint64_t mode = fpmode_enter();
     status = package_encode(&package, &heap, &io, len, error_last());
@@ -75,10 +66,8 @@ int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t 
     struct package_out out = {.target = target, .count = count, .dtype = dtype};
     struct heap heap;
 
-    if (!bytes)
-        return null_argument("decompress", "bytes");
-    if (!target && count > 0)
-        return null_argument("decompress", "target");
+    if (!bytes || (!target && count > 0))
+        return refuse("decompress", HEARTH_INVALID, "%s is NULL", !bytes ? "bytes" : "target");
     heap_init(&heap, 0);
     uint64_t mode = fpmode_enter();
     int status = package_decode(&heap, bytes, len, &out, error_last());

@@ -7,7 +7,6 @@
 
 #include "core/derived_id.h"
 #include "core/hash.h"
-#include "core/sized.h"
 #include "gradient/compressor.h"
 #include "node/call.h"
 
@@ -16,24 +15,9 @@
 #define NAMED_MAX     3    /* tensors in a text */
 #define NAMED_LEN     60   /* characters of each */
 
-static int refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int refuse(int status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_vset(error_last(), status, RANK_NONE, format, args);
-    va_end(args);
-    return status;
-}
-
 static int sync_check(const hearth_sync *sync, const char *name)
 {
-    if (!sync)
-        return refuse(HEARTH_INVALID, "%s: sync is NULL", name);
-    if (node_forked(sync->node))
-        return refuse(HEARTH_FORKED, "%s: %s", name, hearth_status_text(HEARTH_FORKED));
-    return HEARTH_OK;
+    return sync ? node_check(name, sync->node) : refuse(name, HEARTH_INVALID, "sync is NULL");
 }
 
 /* ---- opening and closing ---- */
@@ -49,6 +33,22 @@ uint64_t sync_next_id(hearth_group *group)
 uint64_t sync_tag_of(const hearth_sync *sync, uint64_t what)
 {
     return derived_id(ID_SYNC_TAG, sync->id, what, 0);
+}
+
+struct hearth_opts sync_opts(hearth_sync *sync, uint64_t what, hearth_done_fn *done)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.tag = sync_tag_of(sync, what);
+    opts.done = done;
+    opts.done_arg = sync;
+    return opts;
+}
+
+void request_drop(hearth_request **request)
+{
+    hearth_request_close(*request);
+    *request = NULL;
 }
 
 static void sync_free(hearth_sync *sync)
@@ -70,16 +70,17 @@ static void sync_drop(struct attachment *attachment)
 int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out)
 {
     if (!compressor || !out)
-        return refuse(HEARTH_INVALID, "sync_open: compressor or out is NULL");
+        return refuse("sync_open", HEARTH_INVALID, "compressor or out is NULL");
     if (op != HEARTH_OP_SUM && op != HEARTH_OP_AVG)
-        return refuse(HEARTH_UNSUPPORTED, "sync_open: op is %s; gradients meet by sum or avg",
+        return refuse("sync_open", HEARTH_UNSUPPORTED, "op is %s; gradients meet by sum or avg",
                       hearth_op_name(op));
     hearth_group *group = compressor->group;
-    if (node_forked(group->node))
-        return refuse(HEARTH_FORKED, "sync_open: %s", hearth_status_text(HEARTH_FORKED));
+    int status = node_check("sync_open", group->node);
+    if (status != HEARTH_OK)
+        return status;
     hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
     if (!sync)
-        return refuse(HEARTH_NO_MEMORY, "sync_open: no memory");
+        return refuse("sync_open", HEARTH_NO_MEMORY, "no memory");
     sync->node = group->node;
     sync->group = group;
     sync->heap = group->node->heap;
@@ -87,10 +88,10 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
     sync->op = op;
     sync->weight = 1;
     sync->first_full = BUCKET_NOBODY;
-    int status = mutex_init(&sync->lock);
+    status = mutex_init(&sync->lock);
     if (status != HEARTH_OK) {
         heap_free(sync);
-        return refuse(status, "sync_open: the system gives no lock");
+        return refuse("sync_open", status, "the system gives no lock");
     }
     sync->id = sync_next_id(group);
     sync->formed = group->node->loss == HEARTH_VIEW_CHANGED;
@@ -139,25 +140,6 @@ hearth_compressor *hearth_sync_compressor(hearth_sync *sync)
 
 /* ---- registering ---- */
 
-static int form_check(const struct hearth_tensor *t, struct tensor_form *form)
-{
-    if (!t->name || !tensor_name_good(t->name))
-        return refuse(HEARTH_INVALID, "sync_add: a tensor's name has 1 to %d printable characters (ASCII)",
-                      TENSOR_NAME_MAX);
-    if (!tensor_dtype_good(t->dtype))
-        return refuse(HEARTH_UNSUPPORTED, "sync_add: \"%s\" is %s; gradients are f32, f64, f16 or bf16",
-                      t->name, hearth_dtype_name(t->dtype));
-    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX || (t->ndim > 0 && !t->dims))
-        return refuse(HEARTH_INVALID, "sync_add: \"%s\" has %d dimensions%s; it takes 0 to %d", t->name,
-                      t->ndim, !t->dims ? " and no dims" : "", TENSOR_DIMS_MAX);
-    *form = (struct tensor_form){.dtype = t->dtype, .ndim = t->ndim};
-    if (t->ndim > 0)
-        memcpy(form->dims, t->dims, (size_t)t->ndim * sizeof *form->dims);
-    if (!tensor_form_count(form))
-        return refuse(HEARTH_INVALID, "sync_add: \"%s\" would have 2^63 bytes or more", t->name);
-    return HEARTH_OK;
-}
-
 static bool tensors_grow(hearth_sync *sync)
 {
     if (sync->tensor_count < sync->tensor_capacity)
@@ -179,16 +161,17 @@ static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, con
 {
     uint64_t hash = hash64(0, tensor->name, strlen(tensor->name));
     if (sync->frozen)
-        return refuse(HEARTH_INVALID, "sync_add: \"%s\" comes too late: the first step has begun",
+        return refuse("sync_add", HEARTH_INVALID, "\"%s\" comes too late: the first step has begun",
                       tensor->name);
     if (sync->tensor_count == SYNC_TENSORS_MAX)
-        return refuse(HEARTH_LIMIT, "sync_add: there are %u tensors, no more are allowed", SYNC_TENSORS_MAX);
+        return refuse("sync_add", HEARTH_LIMIT, "there are %u tensors, no more are allowed",
+                      SYNC_TENSORS_MAX);
     for (uint32_t i = 0; i < sync->tensor_count; i++)
         if (sync->tensors[i].name_hash == hash && strcmp(sync->tensors[i].name, tensor->name) == 0)
-            return refuse(HEARTH_INVALID, "sync_add: \"%s\" is registered already, as %u", tensor->name, i);
+            return refuse("sync_add", HEARTH_INVALID, "\"%s\" is registered already, as %u", tensor->name, i);
     char *name = tensors_grow(sync) ? heap_strdup(sync->heap, tensor->name) : NULL;
     if (!name)
-        return refuse(HEARTH_NO_MEMORY, "sync_add: no memory for \"%s\"", tensor->name);
+        return refuse("sync_add", HEARTH_NO_MEMORY, "no memory for \"%s\"", tensor->name);
     struct sync_tensor *t = &sync->tensors[sync->tensor_count];
     *t = (struct sync_tensor){.name = name,
                               .name_hash = hash,
@@ -206,13 +189,8 @@ int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *given)
     int status = sync_check(sync, "sync_add");
     if (status != HEARTH_OK)
         return status;
-    hearth_tensor_init(&tensor);
-    status = sized_read(&tensor, sizeof tensor, given, "tensor", &why);
-    if (status != HEARTH_OK)
-        return refuse(status, "sync_add: %s", why.text);
-    status = form_check(&tensor, &form);
-    if (status != HEARTH_OK)
-        return status;
+    if (tensor_read(given, &tensor, &form, &why) != HEARTH_OK)
+        return refuse_because("sync_add", &why);
     mutex_lock(&sync->lock);
     status = tensor_add(sync, &tensor, &form);
     mutex_unlock(&sync->lock);
@@ -222,7 +200,7 @@ int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *given)
 static int index_check(const hearth_sync *sync, const char *name, int index)
 {
     if (index < 0 || (uint32_t)index >= sync->tensor_count)
-        return refuse(HEARTH_INVALID, "%s: index is %d; %u tensors are registered", name, index,
+        return refuse(name, HEARTH_INVALID, "index is %d; %u tensors are registered", index,
                       sync->tensor_count);
     return HEARTH_OK;
 }
@@ -237,7 +215,7 @@ int hearth_sync_set_data(hearth_sync *sync, int index, void *data)
     struct sync_tensor *t = status == HEARTH_OK ? &sync->tensors[index] : NULL;
     bool resting = sync->stage == STAGE_DOUBT || sync->stage == STAGE_COMMITTED;
     if (t && !resting && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
-        status = refuse(HEARTH_INVALID, "sync_set_data: \"%s\" is in flight", t->name);
+        status = refuse("sync_set_data", HEARTH_INVALID, "\"%s\" is in flight", t->name);
     else if (t)
         t->data = data;
     mutex_unlock(&sync->lock);
@@ -250,11 +228,11 @@ int hearth_sync_set_weight(hearth_sync *sync, double weight)
     if (status != HEARTH_OK)
         return status;
     if (!(weight >= 0 && weight <= WEIGHT_MAX))
-        return refuse(HEARTH_INVALID, "sync_set_weight: weight is %g; it must be from 0 to %g", weight,
+        return refuse("sync_set_weight", HEARTH_INVALID, "weight is %g; it must be from 0 to %g", weight,
                       WEIGHT_MAX);
     mutex_lock(&sync->lock);
     if (sync->begun)
-        status = refuse(HEARTH_INVALID, "sync_set_weight: the step has begun");
+        status = refuse("sync_set_weight", HEARTH_INVALID, "the step has begun");
     else
         sync->weight = weight;
     mutex_unlock(&sync->lock);
@@ -276,8 +254,8 @@ static int step_check(hearth_sync *sync)
 /* This step may have been committed or not: the next group decides. */
 static int doubt(const hearth_sync *sync, const char *name)
 {
-    return refuse(HEARTH_VIEW_CHANGED,
-                  "%s: step %llu may have been committed by others: hearth_group_reform settles it", name,
+    return refuse(name, HEARTH_VIEW_CHANGED,
+                  "step %llu may have been committed by others: hearth_group_reform settles it",
                   (unsigned long long)sync->steps);
 }
 
@@ -297,9 +275,9 @@ static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
     if (t->progress == TENSOR_DONE)
         return HEARTH_OK;
     if (t->progress != TENSOR_IDLE && t->progress != TENSOR_AGAIN)
-        return refuse(HEARTH_INVALID, "sync_ready: \"%s\" is ready already in this step", t->name);
+        return refuse("sync_ready", HEARTH_INVALID, "\"%s\" is ready already in this step", t->name);
     if (!t->data && t->item.count > 0)
-        return refuse(HEARTH_INVALID, "sync_ready: \"%s\" has no data: call hearth_sync_set_data", t->name);
+        return refuse("sync_ready", HEARTH_INVALID, "\"%s\" has no data: call hearth_sync_set_data", t->name);
     t->progress = TENSOR_COMING;
     sync->begun = true;
     *take = t;
@@ -336,7 +314,7 @@ static int missing_check(const hearth_sync *sync)
     }
     if (missing == 0)
         return HEARTH_OK;
-    return refuse(HEARTH_INVALID, "sync_wait: %u of %u tensors were not made ready: %s%s", missing,
+    return refuse("sync_wait", HEARTH_INVALID, "%u of %u tensors were not made ready: %s%s", missing,
                   sync->tensor_count, text, missing > NAMED_MAX ? ", ..." : "");
 }
 
@@ -357,7 +335,7 @@ static int deadline_of(const hearth_sync *sync, const struct hearth_opts *given,
 static int wait_begin(hearth_sync *sync)
 {
     if (sync->waiting)
-        return refuse(HEARTH_INVALID, "sync_wait: another thread waits already");
+        return refuse("sync_wait", HEARTH_INVALID, "another thread waits already");
     int status = step_check(sync);
     if (status == HEARTH_OK && sync->stage == STAGE_DOUBT)
         status = doubt(sync, "sync_wait");

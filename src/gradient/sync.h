@@ -147,6 +147,9 @@ struct hearth_sync {
 
 uint64_t sync_next_id(hearth_group *group); /* the n-th sync of a group is the same one on all members */
 uint64_t sync_tag_of(const hearth_sync *sync, uint64_t what); /* of its operations: TAG_ASK ... */
+struct hearth_opts sync_opts(hearth_sync *sync, uint64_t what,
+                             hearth_done_fn *done); /* called with the sync */
+void request_drop(hearth_request **request);        /* closes it; NULL then */
 
 /* ---- sync_agree.c ---- */
 
@@ -172,7 +175,6 @@ void sync_landed(hearth_sync *sync, int status);
 void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns);
 /* The step is given up: nobody waits for a vote that we owe. If it was cast, the step ends as it says. */
 void sync_vote_drop(hearth_sync *sync, bool owed);
-void sync_vote_reset(hearth_sync *sync); /* for the next attempt */
 /* The step is committed. With the lock; `write`: its results go where the gradients are. */
 void sync_commit(hearth_sync *sync, bool write);
 /* Takes back what its buckets have left in the compressor. With the lock. */

@@ -125,12 +125,8 @@ static void answered(void *arg, int status)
 /* The thread that asks has set AGREE_ASKING, so that no other does. */
 static int ask(hearth_sync *sync)
 {
-    struct hearth_opts opts;
+    struct hearth_opts opts = sync_opts(sync, TAG_ASK, answered);
     hearth_request *question = NULL;
-    hearth_opts_init(&opts);
-    opts.tag = sync_tag_of(sync, TAG_ASK);
-    opts.done = answered;
-    opts.done_arg = sync;
     sync->own.joined = sync->joined;
     sync->own.steps = sync->steps;
     sync->own.lineage = sync->lineage;
@@ -163,10 +159,8 @@ void sync_ask(hearth_sync *sync)
 
 void sync_forget(hearth_sync *sync)
 {
-    hearth_request_close(sync->question);
-    sync->question = NULL;
-    hearth_request_close(sync->comparison);
-    sync->comparison = NULL;
+    request_drop(&sync->question);
+    request_drop(&sync->comparison);
     if (sync->agreement == AGREE_ASKING || sync->agreement == AGREE_COMPARING ||
         sync->agreement == AGREE_FAILED)
         sync->agreement = AGREE_UNKNOWN;
@@ -221,9 +215,7 @@ static uint64_t *numbers_gather(hearth_sync *sync, const size_t *counts, int64_t
         return NULL;
     for (uint32_t i = 0; i < sync->tensor_count; i++)
         all[before + i] = tensor_hash(sync, &sync->tensors[i]);
-    struct hearth_opts opts;
-    hearth_opts_init(&opts);
-    opts.tag = sync_tag_of(sync, TAG_EXPLAIN);
+    struct hearth_opts opts = sync_opts(sync, TAG_EXPLAIN, NULL);
     opts.timeout_ms = timeout_ms < EXPLAIN_MS ? timeout_ms : EXPLAIN_MS;
     if (hearth_all_gatherv(sync->group, all + before, all, counts, HEARTH_U64, &opts) == HEARTH_OK)
         return all;
@@ -261,8 +253,7 @@ static int comparison_wait(hearth_sync *sync, uint64_t deadline_ns)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have compared their steps in time");
     struct error why = *error_last();
-    hearth_request_close(sync->comparison);
-    sync->comparison = NULL;
+    request_drop(&sync->comparison);
     *error_last() = why;
     return status;
 }
@@ -280,8 +271,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have begun their first step in time");
-    hearth_request_close(sync->question);
-    sync->question = NULL;
+    request_drop(&sync->question);
     if (sync->comparison)
         status = comparison_wait(sync, deadline_ns);
     mutex_lock(&sync->lock);

@@ -242,13 +242,9 @@ static void places_fill(hearth_sync *sync)
 
 void sync_compare(hearth_sync *sync)
 {
-    struct hearth_opts opts;
+    struct hearth_opts opts = sync_opts(sync, TAG_COMPARE, compared);
     hearth_request *comparison = NULL;
     size_t size = (size_t)hearth_group_size(sync->group), count = sync->bucket_count;
-    hearth_opts_init(&opts);
-    opts.tag = sync_tag_of(sync, TAG_COMPARE);
-    opts.done = compared;
-    opts.done_arg = sync;
     sync->places = heap_alloc(sync->heap, size * count, sizeof *sync->places);
     int status;
     if (!sync->places) {

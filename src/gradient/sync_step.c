@@ -332,8 +332,7 @@ static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t dea
                   "timed out: not all members had it ready, or it took too long");
     else if (status != HEARTH_OK)
         why = *error_last();
-    hearth_request_close(b->request); /* takes it back if it has not ended */
-    b->request = NULL;
+    request_drop(&b->request); /* takes it back if it has not ended */
     b->progress = status == HEARTH_OK ? BUCKET_DONE : BUCKET_FAILED;
     mutex_lock(&sync->lock);
     if (status != HEARTH_OK)
@@ -362,6 +361,14 @@ static void formed_end(hearth_sync *sync, bool well)
         sync_abort(sync);
 }
 
+/* With the lock: the next attempt begins anew. */
+static void attempt_end(hearth_sync *sync)
+{
+    sync->begun = sync->voted = sync->spoiled = false;
+    sync->landed = 0;
+    error_clear(&sync->failure);
+}
+
 int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
 {
     sync_start_full(sync);
@@ -376,11 +383,9 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
         formed_end(sync, status == HEARTH_OK);
     else
         launched_end(sync, status == HEARTH_OK);
-    sync->begun = false;
-    sync_vote_reset(sync);
     if (status != HEARTH_OK)
         *error_last() = sync->failure;
-    error_clear(&sync->failure);
+    attempt_end(sync);
     mutex_unlock(&sync->lock);
     return status;
 }
@@ -396,8 +401,7 @@ static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
     if (b->request && sync->formed && hearth_request_cancel(b->request) == HEARTH_OK &&
         hearth_request_test(b->request) == HEARTH_OK)
         b->progress = BUCKET_DONE;
-    hearth_request_close(b->request);
-    b->request = NULL;
+    request_drop(&b->request);
 }
 
 /* The answer to our question may come just now, and then its callback is starting buckets. */
@@ -435,9 +439,7 @@ void sync_abandon(hearth_sync *sync)
             sync_abort(sync);
         sync_reopen(sync, TENSOR_IDLE);
     }
-    sync->begun = false;
-    sync_vote_reset(sync);
-    error_clear(&sync->failure);
+    attempt_end(sync);
     mutex_unlock(&sync->lock);
 }
 
@@ -450,15 +452,12 @@ void sync_ground(hearth_sync *sync)
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (sync->buckets[i].progress == BUCKET_FLYING)
             bucket_finish(sync, &sync->buckets[i], NEVER_NS);
-    hearth_request_close(sync->vote);
-    sync->vote = NULL;
+    request_drop(&sync->vote);
     mutex_lock(&sync->lock);
     if (sync->stage == STAGE_OPEN)
         sync_abort(sync);
     else
         sync->stage = STAGE_DOUBT;
-    sync->begun = false;
-    sync_vote_reset(sync);
-    error_clear(&sync->failure);
+    attempt_end(sync);
     mutex_unlock(&sync->lock);
 }

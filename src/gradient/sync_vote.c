@@ -9,10 +9,8 @@
 
 static void vote_start(hearth_sync *sync)
 {
-    struct hearth_opts opts;
+    struct hearth_opts opts = sync_opts(sync, TAG_VOTE, NULL);
     hearth_request *vote = NULL;
-    hearth_opts_init(&opts);
-    opts.tag = sync_tag_of(sync, TAG_VOTE);
     mutex_lock(&sync->lock);
     sync->ballot = sync->spoiled;
     sync->stage = sync->spoiled ? STAGE_OPEN : STAGE_PREPARED;
@@ -66,8 +64,7 @@ static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
         error_set(why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
     else if (status != HEARTH_OK)
         *why = *error_last();
-    hearth_request_close(sync->vote);
-    sync->vote = NULL;
+    request_drop(&sync->vote);
     return status;
 }
 
@@ -126,12 +123,6 @@ void sync_vote_drop(hearth_sync *sync, bool owed)
     if (sync->stage == STAGE_PREPARED)
         sync_commit(sync, false);
     mutex_unlock(&sync->lock);
-}
-
-void sync_vote_reset(hearth_sync *sync)
-{
-    sync->voted = sync->spoiled = false;
-    sync->landed = 0;
 }
 
 /* ---- how a step ends ---- */

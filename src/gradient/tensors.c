@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/sized.h"
+
 #define ROOM_FIRST 64
 
 bool tensor_name_good(const char *name)
@@ -33,6 +35,40 @@ bool tensor_form_count(struct tensor_form *form)
             return false;
     form->count = empty ? 0 : count;
     return form->count <= (SIZE_MAX >> 1) / sizeof(double);
+}
+
+void hearth_tensor_init_sized(struct hearth_tensor *tensor, size_t size)
+{
+    const struct hearth_tensor defaults = {.dtype = HEARTH_F32};
+    sized_write(tensor, size, &defaults, sizeof defaults);
+}
+
+int tensor_read(const struct hearth_tensor *given, struct hearth_tensor *t, struct tensor_form *form,
+                struct error *error)
+{
+    hearth_tensor_init(t);
+    int status = sized_read(t, sizeof *t, given, "tensor", error);
+    if (status != HEARTH_OK)
+        return status;
+    if (!t->name || !tensor_name_good(t->name))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "a tensor's name has 1 to %d printable characters (ASCII)", TENSOR_NAME_MAX);
+    if (!tensor_dtype_good(t->dtype))
+        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "tensor '%s' is %s; it must be f32, f64, f16 or bf16", t->name,
+                         hearth_dtype_name(t->dtype));
+    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' has %d dimensions; it takes 0 to %d",
+                         t->name, t->ndim, TENSOR_DIMS_MAX);
+    if (t->ndim > 0 && !t->dims)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "dims of tensor '%s' is NULL", t->name);
+    *form = (struct tensor_form){.dtype = t->dtype, .ndim = t->ndim};
+    if (t->ndim > 0)
+        memcpy(form->dims, t->dims, (size_t)t->ndim * sizeof *form->dims);
+    if (!tensor_form_count(form))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' would hold 2^63 bytes or more",
+                         t->name);
+    return HEARTH_OK;
 }
 
 void tensor_form_text(const struct tensor_form *form, char *text, size_t size)
@@ -65,7 +101,6 @@ static void factors_free(struct tensor_state *state)
 void tensor_forget(struct tensor *tensor)
 {
     struct tensor_state *state = &tensor->state;
-    assert(!state->busy);
     factors_free(state);
     heap_free(state->residual);
     heap_free(state->shadow);
@@ -89,23 +124,42 @@ void tensor_commits(struct tensor_state *state)
                                        .sent_bytes = state->sent_bytes};
 }
 
+void tensor_count_plain(struct tensor_state *state, int size)
+{
+    uint64_t bytes = 2 * (uint64_t)(size - 1) * state->count * dtype_size(state->dtype) / (uint64_t)size;
+    tensor_commits(state);
+    state->step++;
+    state->energy = (struct energy){0};
+    state->plain_bytes += bytes;
+    state->sent_bytes += bytes;
+}
+
+void tensor_swap_residual(struct tensor_state *state)
+{
+    void *before = state->residual;
+    state->residual = state->shadow;
+    state->shadow = before;
+    state->undo.residual = true;
+}
+
+void tensor_swap_factor(struct tensor_state *state, int which)
+{
+    float *before = state->factor[which];
+    state->factor[which] = state->factor_shadow[which];
+    state->factor_shadow[which] = before;
+    state->undo.factor[which] = true;
+}
+
 bool tensor_undo(struct tensor_state *state)
 {
     struct tensor_undo undo = state->undo;
     if (!undo.there)
         return false;
-    if (undo.residual) {
-        void *before = state->shadow;
-        state->shadow = state->residual;
-        state->residual = before;
-    }
-    for (int i = 0; i < FACTOR_COUNT; i++) {
-        float *before = state->factor_shadow[i];
-        if (!undo.factor[i])
-            continue;
-        state->factor_shadow[i] = state->factor[i];
-        state->factor[i] = before;
-    }
+    if (undo.residual)
+        tensor_swap_residual(state);
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        if (undo.factor[i])
+            tensor_swap_factor(state, i);
     state->step = undo.step;
     state->energy = undo.energy;
     state->plain_bytes = undo.plain_bytes;

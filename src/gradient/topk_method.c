@@ -2,16 +2,17 @@
 /* topk over a whole tensor: lists of chosen elements.
  *
  *   REDUCTION_ALLGATHER  each list goes to all, who add them in rank order
- *   REDUCTION_OWNER      the tensor is cut into one part for each member. How many of its chosen lie in each
- * part is told first, then the parts of the lists go to their owners, who add them in rank order, choose
- * again, keep the rest in their residual, and send what they chose to all.
+ *   REDUCTION_OWNER      the tensor has one part for each member. All tell how many of their chosen lie in
+ *                        each part, then the parts of the lists go to their owners, who add them in rank
+ *                        order, choose again, keep the rest in their residual, and send their choice to all
  *
  * Sums stay lists until the end: the buffer is written only when everything has been found good. */
-#include <float.h>
 #include <string.h>
 
+#include "compress/load.h"
 #include "core/bytes.h"
 #include "gradient/codec_pool.h"
+#include "gradient/round_cut.h"
 
 enum { TOPK_METHOD_SELECT, TOPK_METHOD_COUNTS, TOPK_METHOD_EXCHANGE, TOPK_METHOD_GATHER, TOPK_METHOD_DONE };
 
@@ -25,21 +26,20 @@ struct whole {
     uint8_t *send, *got, *all;
     size_t *send_len, *got_len; /* [size] */
     size_t gather_len;          /* bytes of each in `all` */
-    void *block[12];
-    int block_count;
 };
 
-static void *take(struct reduction *r, struct whole *w, size_t len)
+/* Lists have other lengths in every step: a little more, so that a block of the last one serves again. */
+static size_t roomy(size_t len)
 {
-    void *block = reduction_take(r, len > 0 ? len : 1);
-    if (block)
-        w->block[w->block_count++] = block;
-    return block;
+    size_t grain = 1;
+    while (grain <= len / 16)
+        grain *= 2;
+    return align_up(len, grain);
 }
 
 static size_t part_begin(const struct reduction *r, int part)
 {
-    return (size_t)((unsigned __int128)r->call.count * (unsigned)part / (unsigned)r->size);
+    return share_at(r->call.count, (size_t)part, (size_t)r->size);
 }
 
 static size_t part_count(const struct reduction *r, int part)
@@ -54,41 +54,32 @@ static size_t owner_len(const struct reduction *r, int part)
     return CHOSEN_HEAD + sparse_len(&r->call.codec, codec_keeps(&r->call.codec, count), count);
 }
 
-static void topk_method_close(struct reduction *r, bool failed)
+static bool list_make(struct reduction *r, size_t room, struct sparse *list)
 {
-    struct whole *w = r->work;
-    (void)failed; /* the buffer is written by publish only */
-    if (!w)
-        return;
-    sub_cancel(r, &w->sub);
-    while (w->block_count > 0)
-        codec_pool_give(r->pool, w->block[--w->block_count]);
-    codec_pool_give(r->pool, w);
-    r->work = NULL;
-}
-
-static bool list_make(struct reduction *r, struct whole *w, size_t room, struct sparse *list)
-{
-    uint8_t *block = take(r, w, room * (sizeof *list->index + sizeof *list->value));
-    if (!block)
-        return false;
-    *list = (struct sparse){.index = (uint32_t *)(void *)block,
-                            .value = (float *)(void *)(block + room * sizeof *list->index)};
-    return true;
+    uint8_t *block = reduction_take(r, room * (sizeof *list->index + sizeof *list->value));
+    if (block)
+        *list = (struct sparse){.index = (uint32_t *)(void *)block,
+                                .value = (float *)(void *)(block + room * sizeof *list->index)};
+    return block;
 }
 
 static int topk_method_open(struct reduction *r)
 {
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
     struct whole *w = reduction_take(r, sizeof *w);
-    if (!w)
+    struct sparse found, sum;
+    if (!w || !list_make(r, keep, &found) || !list_make(r, keep * (size_t)r->size, &sum))
         return r->error.status;
-    memset(w, 0, sizeof *w);
+    *w = (struct whole){.found = found, .sum = sum};
     r->work = w;
-    if (list_make(r, w, keep, &w->found) && list_make(r, w, keep * (size_t)r->size, &w->sum))
-        return HEARTH_OK;
-    topk_method_close(r, true);
-    return r->error.status;
+    return HEARTH_OK;
+}
+
+static void topk_method_close(struct reduction *r, bool failed)
+{
+    struct whole *w = r->work;
+    (void)failed; /* the buffer is written by publish only */
+    sub_cancel(r, &w->sub);
 }
 
 /* ---- our own choice ---- */
@@ -105,20 +96,14 @@ static void choose_zeros(struct sparse *found, size_t keep)
 
 #define ENERGY_EVERY ((size_t)16) /* blocks */
 
-static double square_at(const struct reduction *r, size_t at)
-{
-    double x =
-        r->call.dtype == HEARTH_F64 ? ((const double *)r->e_new)[at] : (double)((const float *)r->e_new)[at];
-    return x * x;
-}
-
 /* The shadow holds the sums of input and residual still; what was found will leave it. */
 static void measure(struct reduction *r, const struct sparse *found)
 {
     struct energy energy = {0};
-    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK)
-        for (size_t at = first; at < first + CODER_BLOCK && at < r->call.count; at++)
-            energy.before += square_at(r, at);
+    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK) {
+        size_t left = r->call.count - first, count = left < CODER_BLOCK ? left : CODER_BLOCK;
+        energy.before += squares(r->call.dtype, r->e_new, first, count);
+    }
     energy.after = energy.before;
     for (size_t i = 0; i < found->count; i++)
         if (found->index[i] / CODER_BLOCK % ENERGY_EVERY == 0)
@@ -132,16 +117,17 @@ static int select_own(struct reduction *r, struct whole *w)
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
     struct feed feed = reduction_feed(r);
     struct topk_job job = {.kernels = r->kernels,
-                           .scratch = take(r, w, topk_scratch_len(r->call.count, keep)),
+                           .scratch = reduction_take(r, topk_scratch_len(r->call.count, keep)),
                            .hint = r->call.state ? &r->call.state->hint : NULL};
     if (!job.scratch)
         return r->error.status;
     if (topk_select(&job, &feed, r->call.count, keep, &w->found) == HEARTH_POISONED) {
         atomic_store(&r->poisoned, true);
         choose_zeros(&w->found, keep);
-        return HEARTH_OK;
+    } else {
+        measure(r, &w->found);
     }
-    measure(r, &w->found);
+    codec_pool_give(r->pool, job.scratch);
     return HEARTH_OK;
 }
 
@@ -157,13 +143,7 @@ static struct sparse slice_take(const struct sparse *list, size_t *at, size_t fi
 
 static void residual_add(struct reduction *r, size_t first, const struct sparse *list)
 {
-    if (r->call.dtype != HEARTH_F64) {
-        sparse_add(list, (float *)r->e_new + first);
-        return;
-    }
-    double *e_new = (double *)r->e_new + first;
-    for (size_t i = 0; i < list->count; i++)
-        e_new[list->index[i]] += (double)list->value[i];
+    sparse_add(list, r->call.dtype, (uint8_t *)r->e_new + first * residual_size(r->call.dtype));
 }
 
 /* What was sent of the slice leaves the residual, but for what coding it has lost. */
@@ -179,7 +159,7 @@ static void slice_send(struct reduction *r, size_t first, size_t count, struct s
 static int gather_start(struct reduction *r, struct whole *w)
 {
     w->gather_len = sparse_len(&r->call.codec, w->found.count, r->call.count);
-    w->all = take(r, w, w->gather_len * (size_t)r->size);
+    w->all = reduction_take(r, w->gather_len * (size_t)r->size);
     if (!w->all)
         return r->error.status;
     slice_send(r, 0, r->call.count, &w->found, w->all + (size_t)r->rank * w->gather_len);
@@ -195,14 +175,14 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
     size_t total = 0;
     for (int i = 0; i < r->size; i++)
         total += counts[i];
-    struct sparse *lists = take(r, w, (size_t)r->size * sizeof *lists), room;
-    if (!lists || !list_make(r, w, total, &room))
+    struct sparse *lists = reduction_take(r, (size_t)r->size * sizeof *lists), room;
+    if (!lists || !list_make(r, roomy(total), &room))
         return r->error.status;
     for (int i = 0; i < r->size; i++) {
         lists[i] = room;
+        lists[i].count = counts[i];
         struct error found;
-        if (sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &found) !=
-            HEARTH_OK)
+        if (sparse_decode(&r->call.codec, r->kernels, bytes, range, &lists[i], &found) != HEARTH_OK)
             return reduction_blame(r, i, found.text);
         bytes += sparse_len(&r->call.codec, counts[i], range);
         room.index += counts[i];
@@ -214,7 +194,7 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
 
 static int gather_end(struct reduction *r, struct whole *w)
 {
-    size_t *counts = take(r, w, (size_t)r->size * sizeof *counts);
+    size_t *counts = reduction_take(r, (size_t)r->size * sizeof *counts);
     if (!counts)
         return r->error.status;
     for (int i = 0; i < r->size; i++)
@@ -228,7 +208,7 @@ static int counts_start(struct reduction *r, struct whole *w)
 {
     size_t size = (size_t)r->size, at = 0;
     size_t cells = size * size + (size & 1); /* even, for what stands behind them */
-    w->counts = take(r, w, cells * sizeof *w->counts + 2 * size * sizeof(size_t));
+    w->counts = reduction_take(r, cells * sizeof *w->counts + 2 * size * sizeof(size_t));
     if (!w->counts)
         return r->error.status;
     w->send_len = (size_t *)(void *)(w->counts + cells);
@@ -275,8 +255,8 @@ static int exchange_start(struct reduction *r, struct whole *w)
         send += w->send_len[i];
         got += w->got_len[i];
     }
-    w->send = take(r, w, send);
-    w->got = take(r, w, got);
+    w->send = reduction_take(r, roomy(send));
+    w->got = reduction_take(r, roomy(got));
     if (!w->send || !w->got)
         return r->error.status;
     uint8_t *bytes = w->send;
@@ -298,12 +278,9 @@ static int exchange_start(struct reduction *r, struct whole *w)
     return sub_start(r, r->hidden, &w->sub, &call, SUB_FIRST);
 }
 
-static bool all_finite(const struct sparse *list)
+static bool overflown(const struct reduction *r, const struct sparse *list)
 {
-    bool finite = true;
-    for (size_t i = 0; i < list->count; i++)
-        finite = finite && list->value[i] >= -FLT_MAX && list->value[i] <= FLT_MAX;
-    return finite;
+    return r->kernels->quant->largest(list->value, list->count) > FINITE_MAX;
 }
 
 /* The owner's work: add, choose again, keep the rest. */
@@ -317,13 +294,13 @@ static int choose_again(struct reduction *r, struct whole *w, bool *overflows)
     int status = lists_add(r, w, w->got, counts, range);
     if (status != HEARTH_OK)
         return status;
-    *overflows = !all_finite(&w->sum);
+    *overflows = overflown(r, &w->sum);
     if (*overflows)
         w->sum.count = 0;
     if (w->sum.count <= keep)
         return HEARTH_OK;
     struct sparse rest;
-    if (!list_make(r, w, w->sum.count, &rest))
+    if (!list_make(r, roomy(w->sum.count), &rest))
         return r->error.status;
     sparse_choose(&w->sum, keep, &rest);
     if (r->call.feedback)
@@ -340,7 +317,7 @@ static int chosen_start(struct reduction *r, struct whole *w)
         return status;
     for (int p = 0; p < r->size; p++)
         w->gather_len = owner_len(r, p) > w->gather_len ? owner_len(r, p) : w->gather_len;
-    w->all = take(r, w, w->gather_len * (size_t)r->size);
+    w->all = reduction_take(r, w->gather_len * (size_t)r->size);
     if (!w->all)
         return r->error.status;
     uint8_t *own = w->all + (size_t)r->rank * w->gather_len;
@@ -366,10 +343,9 @@ static int chosen_end(struct reduction *r, struct whole *w)
         if (count > codec_keeps(&r->call.codec, range) || load_u32(bytes + 4) > 1)
             return reduction_blame(r, p, "it chose more of its part than there may be");
         overflows = overflows || load_u32(bytes + 4) == 1;
-        struct sparse list = room;
+        struct sparse list = {count, room.index, room.value};
         struct error found;
-        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &found) !=
-            HEARTH_OK)
+        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, range, &list, &found) != HEARTH_OK)
             return reduction_blame(r, p, found.text);
         for (size_t i = 0; i < count; i++)
             list.index[i] += (uint32_t)part_begin(r, p);
@@ -399,7 +375,7 @@ static int next(struct reduction *r, struct whole *w)
     default:
         w->stage = TOPK_METHOD_DONE;
         status = owner ? chosen_end(r, w) : gather_end(r, w);
-        return status == HEARTH_OK && !all_finite(&w->sum) ? reduction_poison(r) : status;
+        return status == HEARTH_OK && overflown(r, &w->sum) ? reduction_poison(r) : status;
     }
 }
 
@@ -416,37 +392,22 @@ static enum step topk_method_step(struct reduction *r)
     struct whole *w = r->work;
     if (w->stage == TOPK_METHOD_DONE)
         return STEP_DONE;
-    if (w->stage != TOPK_METHOD_SELECT) {
-        if (!sub_ended(&w->sub)) {
-            r->awaits = &w->sub;
-            return STEP_WAIT;
-        }
-        if (sub_finish(r, &w->sub) != HEARTH_OK)
-            return STEP_FAILED;
-    }
+    enum step step = w->stage != TOPK_METHOD_SELECT ? sub_await(r, &w->sub) : STEP_DONE;
+    if (step != STEP_DONE)
+        return step;
     if (w->stage == TOPK_METHOD_SELECT || w->stage == TOPK_METHOD_COUNTS)
         reduction_compress(r, next_stage, r, 1);
     else
         reduction_expand(r, next_stage, r, 1);
-    return w->status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    return step_of(w->status);
 }
 
 static void topk_method_publish(struct reduction *r)
 {
     struct whole *w = r->work;
-    size_t size = dtype_size(r->call.dtype);
     if (r->divisor != 1.0f)
         r->kernels->divide(HEARTH_F32, w->sum.value, w->sum.count, (double)r->divisor);
-    memset(r->call.buffer, 0, r->call.count * size);
-    if (size >= sizeof(float)) {
-        sparse_put(&w->sum, r->call.dtype, r->call.buffer);
-        return;
-    }
-    uint16_t *out = r->call.buffer, narrow;
-    for (size_t i = 0; i < w->sum.count; i++) {
-        r->kernels->narrow(r->call.dtype, &narrow, &w->sum.value[i], 1);
-        out[w->sum.index[i]] = narrow;
-    }
+    sparse_write(&w->sum, r->kernels, r->call.dtype, r->call.count, r->call.buffer);
 }
 
 static size_t topk_method_memory(const struct reduction_call *call, int size)

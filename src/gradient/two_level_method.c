@@ -11,9 +11,6 @@
 
 #include "compress/load.h"
 #include "gradient/codec_pool.h"
-#include "gradient/rounds.h"
-
-#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
 
 enum { TWO_LEVEL_LOAD, TWO_LEVEL_REDUCE, TWO_LEVEL_BETWEEN, TWO_LEVEL_BROADCAST, TWO_LEVEL_DONE };
 
@@ -32,35 +29,28 @@ struct two_level {
 static void two_level_close(struct reduction *r, bool failed)
 {
     struct two_level *l = r->work;
-    if (!l)
-        return;
     sub_cancel(r, &l->sub);
     l->between.error = r->error;
-    if (l->between.method)
-        l->between.method->close(&l->between, failed);
-    codec_pool_give(r->pool, l->between.shadow_block);
+    method_close(&l->between, failed);
+    codec_pool_give_all(r->pool, &l->between.blocks);
     if (failed && l->leaders)
         reduction_refuse(r, l->leaders);
     if (failed && l->host)
         reduction_refuse(r, l->host);
-    codec_pool_give(r->pool, l->sum);
-    codec_pool_give(r->pool, l);
-    r->work = NULL;
 }
 
 static int two_level_open(struct reduction *r)
 {
     struct two_level *l = reduction_take(r, sizeof *l);
-    if (!l)
+    float *sum = reduction_take(r, r->call.count * sizeof *sum);
+    if (!l || !sum)
         return r->error.status;
     memset(l, 0, sizeof *l);
-    r->work = l;
     l->leads = leads_host(group_view(r->call.group->group), r->rank);
-    l->sum = reduction_take(r, r->call.count * sizeof *l->sum);
-    if (l->sum)
-        return HEARTH_OK;
-    two_level_close(r, true);
-    return r->error.status;
+    l->sum = sum;
+    list_init(&l->between.blocks);
+    r->work = l;
+    return HEARTH_OK;
 }
 
 static int two_level_enter(struct reduction *r)
@@ -75,14 +65,10 @@ static int two_level_enter(struct reduction *r)
 /* A leader's residual goes through the codec; the others hand theirs over. */
 static void load_piece(struct reduction *r, struct two_level *l)
 {
-    struct feed feed = reduction_feed(r);
-    feed.e = l->leads ? NULL : feed.e;
-    size_t end = l->loaded + PIECE < r->call.count ? l->loaded + PIECE : r->call.count;
-    if (load_block(r->kernels, &feed, l->loaded, end - l->loaded, l->sum + l->loaded) > FINITE_MAX)
-        atomic_store(&r->poisoned, true);
+    size_t from = l->loaded;
+    l->loaded = reduction_load(r, l->leads ? NULL : r->e_old, l->sum, from);
     if (!l->leads && r->e_new)
-        memset((float *)r->e_new + l->loaded, 0, (end - l->loaded) * sizeof(float));
-    l->loaded = end;
+        memset((float *)r->e_new + from, 0, (l->loaded - from) * sizeof(float));
 }
 
 static int reduce_start(struct reduction *r, struct two_level *l)
@@ -146,12 +132,9 @@ static int between_open(struct reduction *r, struct two_level *l)
     b->e_new = r->e_new;
     b->method = method_of_codec(&r->call.codec);
     b->call.algo = path_between(b);
-    if (b->method->works_in_shadow && !b->e_new) {
-        b->shadow_block = reduction_take(r, r->call.count * sizeof(float));
-        b->e_new = b->shadow_block;
-        if (!b->e_new)
-            return r->error.status;
-    }
+    if (b->method->works_in_shadow && !b->e_new &&
+        !(b->e_new = reduction_take(r, b->call.count * sizeof(float))))
+        return r->error.status;
     l->stage = TWO_LEVEL_BETWEEN;
     int status = b->method->open(b);
     r->error = b->error;
@@ -181,7 +164,7 @@ static enum step between_step(struct reduction *r, struct two_level *l)
     r->compress_ns += b->compress_ns;
     r->expand_ns += b->expand_ns;
     r->energy = b->energy;
-    return broadcast_start(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    return step_of(broadcast_start(r, l));
 }
 
 /* ---- in order ---- */
@@ -207,15 +190,10 @@ static enum step two_level_step(struct reduction *r)
             load_piece(r, l);
             return STEP_MORE;
         }
-        return reduce_start(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+        return step_of(reduce_start(r, l));
     }
-    if (!sub_ended(&l->sub)) {
-        r->awaits = &l->sub;
-        return STEP_WAIT;
-    }
-    if (sub_finish(r, &l->sub) != HEARTH_OK)
-        return STEP_FAILED;
-    return after_sub(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    enum step step = sub_await(r, &l->sub);
+    return step == STEP_DONE ? step_of(after_sub(r, l)) : step;
 }
 
 static void two_level_publish(struct reduction *r)

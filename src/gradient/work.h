@@ -15,11 +15,46 @@
 
 #include <stdatomic.h>
 
-#include "gradient/reduction.h"
+#include "gradient/tensors.h"
 #include "node/node.h"
 #include "os/workers.h"
 
+/* One compressed all-reduce, as it was called. */
+struct reduction_call {
+    hearth_group *group;
+    void *buffer; /* in place */
+    size_t count;
+    enum hearth_dtype dtype;
+    enum hearth_op op;
+    struct codec codec;         /* chosen; the same on all members */
+    enum reduction_algo algo;   /* likewise */
+    size_t rows, columns;       /* powersgd */
+    void *residual;             /* the caller's, updated by one copy at the end; NULL: see state */
+    struct tensor_state *state; /* swapped at the end; NULL: nothing is kept */
+    bool feedback; /* false: what is not sent is lost; residual and state's residual are not touched */
+    uint64_t key;  /* what codecs draw by; 0: by the operation's number. state: mixed with its step */
+    const struct hearth_opts *opts; /* NULL: the defaults */
+};
+
+/* Arguments are checked here (types, operation, options, the guard's limit). A refused call uses no sequence
+ * number. Errors go to the thread's last error. `request` NULL: waits for the end. */
+int reduction_start(const struct reduction_call *call, hearth_request **request);
+
+/* Memory that the call needs on this member beyond the user's buffers, shadows included. */
+size_t reduction_memory(const struct reduction_call *call, int size);
+
 enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction->error says why */
+
+/* Where share number `place` of `shares` equal ones begins. */
+static inline size_t share_at(size_t count, size_t place, size_t shares)
+{
+    return (size_t)((unsigned __int128)count * place / shares);
+}
+
+static inline enum step step_of(int status)
+{
+    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
 
 /* One operation that the reduction is made of. */
 struct sub {
@@ -34,12 +69,12 @@ enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3 }; /* tracks on the inner 
 struct reduction;
 
 struct method {
-    /* Takes the memory it needs. HEARTH_OK, or a status with reduction->error. */
+    /* Takes the memory it needs; sets reduction->work. HEARTH_OK, or a status with reduction->error. */
     int (*open)(struct reduction *r);
     int (*enter)(struct reduction *r); /* before the opening: finds further groups; NULL: there are none */
     enum step (*step)(struct reduction *r);
     void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
-    void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */
+    void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; only if it was opened */
     size_t (*memory)(const struct reduction_call *call, int size);
     bool works_in_shadow; /* needs e_new even where nothing is kept */
 };
@@ -89,10 +124,10 @@ struct reduction {
     uint64_t key;
     hearth_group *hidden; /* the inner group that it runs on */
     const struct method *method;
-    void *work;         /* the method's */
+    void *work;         /* the method's; NULL: it is not open */
+    struct list blocks; /* memory of the codec pool that it has */
     void *e_old;        /* residual before, or NULL */
     void *e_new;        /* shadow of the residual, or NULL: nothing is kept */
-    void *shadow_block; /* e_new, if it is the codec pool's */
     struct energy energy;
     uint64_t sent_bytes;
     uint64_t compress_ns, expand_ns; /* of work so far */
@@ -118,6 +153,8 @@ int MUST_CHECK sub_start(struct reduction *r, hearth_group *group, struct sub *s
 bool sub_ended(const struct sub *sub);
 /* It has ended: its status; a failure is in r->error. */
 int MUST_CHECK sub_finish(struct reduction *r, struct sub *sub);
+/* STEP_WAIT: it has not ended; STEP_DONE: it has, and well; STEP_FAILED. */
+enum step sub_await(struct reduction *r, struct sub *sub);
 void sub_cancel(struct reduction *r, struct sub *sub); /* for r->error; harmless if it is not in flight */
 /* all_gather of `len` bytes a member in place, all_to_all of `len` bytes for each. */
 int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint32_t track);
@@ -126,17 +163,17 @@ int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *
 
 /* The inner group of the members that the kind says, ours among them. */
 int MUST_CHECK reduction_inner(struct reduction *r, enum inner_kind kind, hearth_group **out);
-bool leads_host(const struct group_view *view, int rank);                /* it is the first one there */
-void reduction_refuse(struct reduction *r, hearth_group *inner);         /* its members do not wait for us */
-int reduction_fail(struct reduction *r, int status, const char *reason); /* ours: sets r->error */
-const struct method *method_of_codec(const struct codec *codec);         /* of any but none */
+bool leads_host(const struct group_view *view, int rank);        /* it is the first one there */
+void reduction_refuse(struct reduction *r, hearth_group *inner); /* its members do not wait for us */
+const struct method *method_of_codec(const struct codec *codec); /* of any but none */
 
 /* Work on all pieces by the codec pool's threads, before or after what it is done to has been under way. */
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 
-/* Memory of the codec pool; a failure is in r->error. */
+/* Memory of the codec pool, until the end or codec_pool_give; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);
+void method_close(struct reduction *r, bool failed); /* if it is open */
 /* Of pieces that run side by side each has its own energy: zero, [pieces]. They are added in their order. */
 struct energy *reduction_energies(struct reduction *r, size_t pieces);
 void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces);
@@ -144,4 +181,31 @@ int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by
 /* Bytes of that member (of the hidden group) are malformed: sets r->error, HEARTH_PROTOCOL. */
 int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
-struct feed feed_at(const struct feed *feed, size_t offset);
+/* Input and residual (NULL: none) added, from this element on, into an array of the residual's type: gives
+ * the element where it ends. Poison is noted. */
+size_t reduction_load(struct reduction *r, const void *residual, void *sum, size_t from);
+
+/* ---- rounds.c: the sum of one array over all members by a part-wise codec, in rounds that run side by side:
+ * while one is on the wire the next is encoded and the one before is decoded ---- */
+
+struct array {
+    struct codec codec;       /* part-wise */
+    enum reduction_algo algo; /* REDUCTION_ALLGATHER or REDUCTION_OWNER */
+    struct feed feed;         /* key 0: the reduction's, once it is known */
+    size_t count;
+    struct coder_out out; /* divisor 0: the reduction's, once it is known */
+    uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */
+    bool is_tensor;       /* its energy is the reduction's */
+};
+
+struct rounds;
+
+struct rounds *rounds_open(struct reduction *r, const struct array *array); /* NULL: see r->error */
+/* Only so many of the array's first elements are there yet; all, unless this is called. */
+void rounds_offer(struct rounds *rounds, size_t available);
+enum step rounds_step(struct rounds *rounds, struct reduction *r);
+/* Failed: `out` gets back what it held, if `undo` was given. NULL is allowed. */
+void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
+size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t count, int size);
+/* Of a small dense thing: by which way it is summed. */
+enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *codec, size_t count);

@@ -133,14 +133,4 @@ static void stream_end(void)
     _mm_sfence();
 }
 
-static void copy_far(void *target, const void *source, size_t len)
-{
-    if (len < 4096) {
-        memcpy(target, source, len);
-        return;
-    }
-    stream(target, source, len);
-    stream_end();
-}
-
 #endif

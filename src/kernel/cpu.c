@@ -44,11 +44,6 @@ void fpmode_leave(uint64_t saved)
 
 #elif defined(__aarch64__)
 
-bool cpu_has_avx2(void)
-{
-    return false;
-}
-
 /* FPCR below, FPSR (the status flags) above: see x86-64. Writing FPCR is slow on some processors and the
  * default is what is nearly always there. */
 uint64_t fpmode_enter(void)
@@ -73,11 +68,6 @@ void fpmode_leave(uint64_t saved)
 
 #include <fenv.h>
 
-bool cpu_has_avx2(void)
-{
-    return false;
-}
-
 /* All that portable C has a name for. */
 uint64_t fpmode_enter(void)
 {
@@ -91,4 +81,11 @@ void fpmode_leave(uint64_t saved)
     fesetround((int)saved);
 }
 
+#endif
+
+#if !defined(__x86_64__)
+bool cpu_has_avx2(void)
+{
+    return false;
+}
 #endif

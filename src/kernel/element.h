@@ -92,41 +92,24 @@ static inline void store_f64(void *base, size_t index, double x)
     store_u64(base, index, x != x ? NAN_F64 : f64_bits(x));
 }
 
-/* Numbers that compare equal have equal bits, but for the two zeros: OR gives -0 if either is, AND +0. */
-static inline float f32_min(float a, float b)
+/* Minimum or maximum. Numbers that compare equal have equal bits, but for the two zeros: OR gives -0 if either
+ * is, AND +0. */
+static inline float f32_extreme(float a, float b, bool min)
 {
     if (a != a || b != b)
         return f32_from_bits(NAN_F32);
     if (a == b)
-        return f32_from_bits(f32_bits(a) | f32_bits(b));
-    return a < b ? a : b;
+        return f32_from_bits(min ? f32_bits(a) | f32_bits(b) : f32_bits(a) & f32_bits(b));
+    return (a < b) == min ? a : b;
 }
 
-static inline float f32_max(float a, float b)
-{
-    if (a != a || b != b)
-        return f32_from_bits(NAN_F32);
-    if (a == b)
-        return f32_from_bits(f32_bits(a) & f32_bits(b));
-    return a > b ? a : b;
-}
-
-static inline double f64_min(double a, double b)
+static inline double f64_extreme(double a, double b, bool min)
 {
     if (a != a || b != b)
         return f64_from_bits(NAN_F64);
     if (a == b)
-        return f64_from_bits(f64_bits(a) | f64_bits(b));
-    return a < b ? a : b;
-}
-
-static inline double f64_max(double a, double b)
-{
-    if (a != a || b != b)
-        return f64_from_bits(NAN_F64);
-    if (a == b)
-        return f64_from_bits(f64_bits(a) & f64_bits(b));
-    return a > b ? a : b;
+        return f64_from_bits(min ? f64_bits(a) | f64_bits(b) : f64_bits(a) & f64_bits(b));
+    return (a < b) == min ? a : b;
 }
 
 /* bits / 2^shift to the nearest integer, ties to even. 0 < shift < 32. */

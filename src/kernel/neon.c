@@ -111,11 +111,6 @@ static void store_far(float *to, f32v x)
     put(to, x);
 }
 
-static void copy_far(void *target, const void *source, size_t len)
-{
-    memcpy(target, source, len);
-}
-
 static void stream(void *target, const void *source, size_t len)
 {
     memcpy(target, source, len);

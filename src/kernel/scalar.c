@@ -47,30 +47,20 @@ ALWAYS_INLINE bool is_signed(enum hearth_dtype dtype)
 
 ALWAYS_INLINE float f32_op(int op, float a, float b)
 {
-    switch (op) {
-    case KERNEL_SUM:
+    if (op == KERNEL_SUM)
         return a + b;
-    case KERNEL_PROD:
+    if (op == KERNEL_PROD)
         return a * b;
-    case KERNEL_MIN:
-        return f32_min(a, b);
-    default:
-        return f32_max(a, b);
-    }
+    return f32_extreme(a, b, op == KERNEL_MIN);
 }
 
 ALWAYS_INLINE double f64_op(int op, double a, double b)
 {
-    switch (op) {
-    case KERNEL_SUM:
+    if (op == KERNEL_SUM)
         return a + b;
-    case KERNEL_PROD:
+    if (op == KERNEL_PROD)
         return a * b;
-    case KERNEL_MIN:
-        return f64_min(a, b);
-    default:
-        return f64_max(a, b);
-    }
+    return f64_extreme(a, b, op == KERNEL_MIN);
 }
 
 /* Sums and products that wrap have the same bits with a sign as without, and in C only the latter may. */

@@ -104,7 +104,7 @@ static int exchange(const struct probe *p, uint64_t deadline_ns, struct error *e
             return HEARTH_OK;
     } while (clock_real() < deadline_ns);
     return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
-                     "what was sent to mDNS's group on %s did not come back", p->at->name);
+                     "a datagram sent to mDNS's group on %s did not come back", p->at->name);
 }
 
 /* The system joins and sends on such an interface too, and nobody else hears it. Loopback never has the flag.

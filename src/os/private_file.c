@@ -45,9 +45,9 @@ static int open_failed(const char *path, bool *missing, struct error *error)
     case EMLINK: /* what some systems say of a link */
         return refused(error, path, "is a symbolic link: put the file itself there, or give its own path");
     case ENOTDIR:
-        return refused(error, path, "has something in its path that is no directory: correct the path");
+        return refused(error, path, "has a parent that is not a directory: correct the path");
     case ENXIO: /* a socket */
-        return refused(error, path, "is no regular file: move it away, or give another path");
+        return refused(error, path, "is not a regular file: move it away, or give another path");
     case ENAMETOOLONG:
         return refused(error, path, "is too long for a path");
     default:
@@ -63,7 +63,7 @@ static int check_rights(const char *path, enum private_kind kind, const struct s
     if (S_ISDIR(about->st_mode))
         return refused(error, path, "is a directory: give the path of a file in it");
     if (!S_ISREG(about->st_mode))
-        return refused(error, path, "is no regular file: move it away, or give another path");
+        return refused(error, path, "is not a regular file: move it away, or give another path");
     if (about->st_uid != geteuid())
         return error_set(
             error, HEARTH_INVALID, RANK_NONE,
@@ -117,7 +117,7 @@ int private_file_read(const char *path, enum private_kind kind, void *target, si
     if (!status) {
         status = read_whole(fd, target, len);
         if (status == HEARTH_LIMIT)
-            status = refused(error, path, "is far too long to be what it should be: move it away");
+            status = refused(error, path, "is too long for such a file: move it away");
         else if (status)
             failed(error, path, "read");
     }
@@ -130,10 +130,10 @@ int private_file_read_fd(int fd, void *target, size_t *len, struct error *error)
     int status = read_whole(fd, target, len);
 
     if (status == HEARTH_LIMIT)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "descriptor %d has far too much to read", fd);
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "descriptor %d has too much to read", fd);
     if (status && (errno == EBADF || errno == ESPIPE || errno == EISDIR))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "descriptor %d is no open file that can be read from its beginning: %s", fd,
+                         "descriptor %d is not an open file that can be read from its beginning: %s", fd,
                          strerror(errno));
     if (status)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot read descriptor %d: %s", fd,
@@ -169,7 +169,7 @@ static int make_parents(const char *path, char parent[static PRIVATE_PATH_MAX], 
     int status = HEARTH_OK;
 
     if (strlen(path) + SUFFIX_MAX > PRIVATE_PATH_MAX || !*(last ? last + 1 : path))
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "\"%s\" is no path of a file", path);
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "\"%s\" is not the path of a file", path);
     snprintf(parent, PRIVATE_PATH_MAX, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
     for (char *slash = strchr(parent + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -300,7 +300,7 @@ int private_file_lock(const char *path, int *lock, struct error *error)
             status = failed(error, name, "lock");
         else if (clock_real() > deadline_ns)
             status = error_set(error, HEARTH_TIMEOUT, RANK_NONE,
-                               "%s is held by another process, which does not let go: end it", name);
+                               "%s is locked by another process: end that process", name);
         if (status) {
             close(fd);
             return status;
@@ -325,30 +325,22 @@ int private_file_stamp(const char *path, struct private_stamp *stamp, struct err
     memset(stamp, 0, sizeof *stamp);
     if (lstat(path, &about) != 0)
         return errno == ENOENT || errno == ENOTDIR ? HEARTH_OK : failed(error, path, "look at");
-    stamp->exists = true;
-    stamp->device = (uint64_t)about.st_dev;
-    stamp->inode = (uint64_t)about.st_ino;
-    stamp->len = (uint64_t)about.st_size;
-    stamp->mode = (uint64_t)about.st_mode;
-    stamp->owner = (uint64_t)about.st_uid;
 #ifdef __APPLE__
     const struct timespec content = about.st_mtimespec, rights = about.st_ctimespec;
 #else
     const struct timespec content = about.st_mtim, rights = about.st_ctim;
 #endif
-    stamp->changed_s[0] = content.tv_sec;
-    stamp->changed_ns[0] = content.tv_nsec;
-    stamp->changed_s[1] = rights.tv_sec;
-    stamp->changed_ns[1] = rights.tv_nsec;
+    const uint64_t facts[STAMP_FACTS] = {
+        (uint64_t)about.st_dev,    (uint64_t)about.st_ino,  (uint64_t)about.st_size,
+        (uint64_t)about.st_mode,   (uint64_t)about.st_uid,  (uint64_t)content.tv_sec,
+        (uint64_t)content.tv_nsec, (uint64_t)rights.tv_sec, (uint64_t)rights.tv_nsec,
+    };
+    stamp->exists = true;
+    memcpy(stamp->facts, facts, sizeof facts);
     return HEARTH_OK;
 }
 
 bool private_stamp_equal(const struct private_stamp *a, const struct private_stamp *b)
 {
-    bool times = true;
-
-    for (int i = 0; i < 2; i++)
-        times = times && a->changed_s[i] == b->changed_s[i] && a->changed_ns[i] == b->changed_ns[i];
-    return times && a->exists == b->exists && a->device == b->device && a->inode == b->inode &&
-           a->len == b->len && a->mode == b->mode && a->owner == b->owner;
+    return a->exists == b->exists && memcmp(a->facts, b->facts, sizeof a->facts) == 0;
 }

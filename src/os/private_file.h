@@ -35,10 +35,10 @@ int MUST_CHECK private_file_lock(const char *path, int *lock, struct error *erro
 void private_file_unlock(int lock);
 
 /* Differs where the file may have changed; a file that is missing has one too. */
+#define STAMP_FACTS 9
 struct private_stamp {
     bool exists;
-    uint64_t device, inode, len, mode, owner; /* times alone are coarse */
-    int64_t changed_s[2], changed_ns[2];      /* its content, its rights */
+    uint64_t facts[STAMP_FACTS]; /* identity, length, mode, owner, times: times alone are coarse */
 };
 int MUST_CHECK private_file_stamp(const char *path, struct private_stamp *stamp, struct error *error);
 bool private_stamp_equal(const struct private_stamp *a, const struct private_stamp *b);

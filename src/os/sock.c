@@ -239,25 +239,16 @@ int sock_accept(int listener, int *fd, struct sock_addr *from)
 
 /* ---- dialling ---- */
 
-/* Nobody there, no way there, too busy: another attempt may have more luck. */
+/* No listener, no route, or too busy: another attempt may succeed. */
 static bool peers_fault(int why)
 {
-    switch (why) {
-    case ECONNREFUSED:
-    case ECONNRESET:
-    case ECONNABORTED:
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-    case EHOSTDOWN:
-    case ENETDOWN:
-    case ETIMEDOUT:
-    case ENOENT:
-    case EAGAIN:
-    case EADDRNOTAVAIL:
-        return true;
-    default:
-        return false;
-    }
+    static const int faults[] = {ECONNREFUSED, ECONNRESET, ECONNABORTED, ENETUNREACH, EHOSTUNREACH, EHOSTDOWN,
+                                 ENETDOWN,     ETIMEDOUT,  ENOENT,       EAGAIN,      EADDRNOTAVAIL};
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (why == faults[i])
+            return true;
+    return false;
 }
 
 static int dial(const struct sock_addr *to, const struct sock_addr *from, int *fd, struct error *error)

@@ -144,27 +144,17 @@ uint64_t sock_addr_network(const struct sock_addr *addr)
 bool sock_addr_loopback(const struct sock_addr *addr)
 {
     union native n = native_of(addr);
-    switch (sock_addr_family(addr)) {
-    case SOCK_IPV4:
-        return ntohl(n.v4.sin_addr.s_addr) >> 24 == 127;
-    case SOCK_IPV6:
-        return IN6_IS_ADDR_LOOPBACK(&n.v6.sin6_addr);
-    default:
-        return sock_addr_family(addr) == SOCK_UNIX;
-    }
+    enum sock_family family = sock_addr_family(addr);
+    return family == SOCK_UNIX || (family == SOCK_IPV4 && ntohl(n.v4.sin_addr.s_addr) >> 24 == 127) ||
+           (family == SOCK_IPV6 && IN6_IS_ADDR_LOOPBACK(&n.v6.sin6_addr));
 }
 
 bool sock_addr_wildcard(const struct sock_addr *addr)
 {
     union native n = native_of(addr);
-    switch (sock_addr_family(addr)) {
-    case SOCK_IPV4:
-        return n.v4.sin_addr.s_addr == htonl(INADDR_ANY);
-    case SOCK_IPV6:
-        return IN6_IS_ADDR_UNSPECIFIED(&n.v6.sin6_addr);
-    default:
-        return false;
-    }
+    enum sock_family family = sock_addr_family(addr);
+    return (family == SOCK_IPV4 && n.v4.sin_addr.s_addr == htonl(INADDR_ANY)) ||
+           (family == SOCK_IPV6 && IN6_IS_ADDR_UNSPECIFIED(&n.v6.sin6_addr));
 }
 
 /* ---- unix ---- */

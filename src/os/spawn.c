@@ -213,7 +213,7 @@ bool child_ended(struct child *child, char *how, size_t size)
     if (done > 0)
         status_text(status, how, size);
     else
-        snprintf(how, size, "somebody else reaped it");
+        snprintf(how, size, "exit status unknown, another part of the program reaped it");
     return true;
 }
 

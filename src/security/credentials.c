@@ -82,8 +82,7 @@ int credentials_copy(const struct credentials *from, struct heap *heap, uint64_t
     int status = node_key_copy(from->key, &setup.key, error);
 
     if (!status)
-        status =
-            secret_from_bytes(secret_bytes(from->secret), secret_name(from->secret), &setup.secret, error);
+        status = secret_copy(from->secret, &setup.secret, error);
     if (!status && from->trust)
         status = trust_list_copy(from->trust, heap, &setup.trust, error);
     if (!status)

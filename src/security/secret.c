@@ -16,6 +16,7 @@
 
 #include "os/private_file.h"
 #include "os/random.h"
+#include "os/thread.h"
 #include "security/base32.h"
 #include "security/vault.h"
 
@@ -182,6 +183,11 @@ int secret_from_bytes(const uint8_t bytes[static SECRET_LEN], const char *name, 
                       struct error *error)
 {
     return make(bytes, name, out, error);
+}
+
+int secret_copy(const struct secret *secret, struct secret **out, struct error *error)
+{
+    return make(secret->code, secret->name, out, error);
 }
 
 void secret_close(struct secret *secret)
@@ -355,6 +361,41 @@ int secret_store(const struct secret *secret, const char *path, bool replace, st
     text[len++] = '\n';
     status = private_file_write(path, text, len, replace, &there, error);
     vault_free(text);
+    return status;
+}
+
+/* ---- inherited from a launcher, in an open descriptor ---- */
+
+/* Of this process alone: in a forked child its memory is empty. */
+static struct {
+    struct mutex lock;
+    int process, fd;
+    struct secret *secret;
+} kept = {.lock = MUTEX_STATIC, .fd = -1};
+
+/* The number may be another file's by now: only a descriptor that holds a token is taken, and then closed. */
+static int inherit(int fd, struct secret **out, struct error *error)
+{
+    struct secret *read = NULL;
+    int process = process_id(), status = secret_read_fd(fd, &read, error);
+
+    if (status == HEARTH_OK) {
+        private_file_close_fd(fd);
+        secret_close(kept.secret);
+        kept.secret = read;
+        kept.fd = fd;
+        kept.process = process;
+    } else if (!kept.secret || kept.fd != fd || kept.process != process) {
+        return status;
+    }
+    return secret_copy(kept.secret, out, error);
+}
+
+int secret_inherit(int fd, struct secret **out, struct error *error)
+{
+    mutex_lock(&kept.lock);
+    int status = inherit(fd, out, error);
+    mutex_unlock(&kept.lock);
     return status;
 }
 

@@ -25,6 +25,7 @@ struct secret; /* in the vault */
 int MUST_CHECK secret_draw(const char *name, struct secret **out, struct error *error); /* NULL: "hearth" */
 int MUST_CHECK secret_from_bytes(const uint8_t bytes[static SECRET_LEN], const char *name,
                                  struct secret **out, struct error *error);
+int MUST_CHECK secret_copy(const struct secret *secret, struct secret **out, struct error *error);
 /* A token, or 64 hexadecimal digits; surrounding white space is ignored. A token with a typing error is
  * noticed (checksum). `what` names the source in errors ("HEARTH_SECRET"); errors never hold the text. */
 int MUST_CHECK secret_parse(const char *text, const char *what, struct secret **out, struct error *error);

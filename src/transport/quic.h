@@ -25,9 +25,8 @@ struct quic_setup {
     const struct credentials *credentials; /* lent */
     struct sock_addr local;                /* where to take datagrams; port 0: any */
     size_t datagram_size;                  /* of those that are sent; 0: what the interface takes */
-    enum quic_congestion congestion;
-    double rate_bytes_per_s; /* of the line, for the size of buffers; 0: not known */
-    uint64_t idle_ns;        /* a peer that says nothing for so long is lost; 0: never */
+    double rate_bytes_per_s;               /* of the line, for the size of buffers; 0: not known */
+    uint64_t idle_ns;                      /* a peer that says nothing for so long is lost; 0: never */
 };
 int MUST_CHECK quic_open(const struct quic_setup *setup, struct quic **out, struct error *error);
 /* After all conns were closed. Waits until the peers have what was sent to them, or QUIC_LINGER_NS have

@@ -20,7 +20,7 @@
 #define STREAM_STEP      4u /* between the ids of streams of one kind */
 #define TOKEN_NS         (10 * NS_PER_S)
 #define ACK_DELAY_NS     (5 * NS_PER_MS)
-#define ROUND_TRIP_LEAST (10 * NS_PER_MS) /* as a first guess: the handshake has much to compute */
+#define ROUND_TRIP_GUESS (10 * NS_PER_MS) /* the handshake has much to compute */
 #define ACK_BYTES        32768u           /* received before they are acknowledged at once */
 #define ACK_PACKETS_MIN  2u
 #define ACK_PACKETS_MAX  16u
@@ -303,9 +303,11 @@ static ngtcp2_settings settings_for(const struct quic_engine_setup *setup, const
 {
     ngtcp2_settings settings;
     ngtcp2_settings_default(&settings);
-    settings.cc_algo = setup->congestion == QUIC_BBR2 ? NGTCP2_CC_ALGO_BBR2 : NGTCP2_CC_ALGO_CUBIC;
+    /* Measured against cubic: no difference on loopback; ahead in seven of eight pairs of runs at 1 Gbit/s,
+     * and far ahead at 100 Mbit/s with 20 ms of round trip and 0.5 % loss (one run). */
+    settings.cc_algo = NGTCP2_CC_ALGO_BBR2;
     settings.initial_ts = setup->now_ns;
-    settings.initial_rtt = setup->round_trip_ns > ROUND_TRIP_LEAST ? setup->round_trip_ns : ROUND_TRIP_LEAST;
+    settings.initial_rtt = ROUND_TRIP_GUESS;
     settings.max_tx_udp_payload_size = setup->datagram_size;
     settings.no_tx_udp_payload_size_shaping = 1; /* the size is measured, not guessed */
     settings.no_pmtud = 1;
@@ -604,5 +606,4 @@ void quic_engine_look(const struct quic_engine *engine, struct quic_engine_state
     ngtcp2_conn_get_conn_stat(engine->conn, &stat);
     state->round_trip_ns = stat.smoothed_rtt;
     state->window_bytes = stat.cwnd;
-    state->flying_bytes = stat.bytes_in_flight;
 }

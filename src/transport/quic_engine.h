@@ -15,8 +15,6 @@
 #define QUIC_TOKEN_KEY    32
 #define QUIC_STRANGER_MAX 4096 /* bytes of stream 0 that a peer may send before quic_engine_welcome */
 
-enum quic_congestion { QUIC_AUTO, QUIC_CUBIC, QUIC_BBR2 };
-
 struct quic_id {
     size_t len;
     uint8_t bytes[QUIC_ID_MAX];
@@ -63,12 +61,10 @@ struct quic_engine_setup {
     uint8_t tag[QUIC_TAG_LEN]; /* begins every id that the peer calls us by */
     struct sock_addr remote;
     size_t datagram_size; /* of those we send, at most */
-    enum quic_congestion congestion;
     bool paced;
-    uint64_t round_trip_ns; /* a first guess */
-    uint64_t idle_ns;       /* without a word from the peer: gone; 0: never */
-    uint64_t pulse_ns;      /* after so long without a word to the peer, one is said */
-    uint64_t deadline_ns;   /* of the handshake */
+    uint64_t idle_ns;     /* without a word from the peer: gone; 0: never */
+    uint64_t pulse_ns;    /* after so long without a word to the peer, one is said */
+    uint64_t deadline_ns; /* of the handshake */
     uint64_t now_ns;
 };
 /* `hello` NULL: we dial. The session is taken, also on failure. */
@@ -129,6 +125,6 @@ int quic_engine_alert(const struct quic_engine *engine); /* of TLS, that ended i
 bool quic_frames_retire(const uint8_t *frames, size_t len);
 
 struct quic_engine_state {
-    uint64_t round_trip_ns, window_bytes, flying_bytes;
+    uint64_t round_trip_ns, window_bytes;
 };
 void quic_engine_look(const struct quic_engine *engine, struct quic_engine_state *state);

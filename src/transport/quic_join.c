@@ -50,13 +50,6 @@ static bool admit(void *arg, bool weak)
     return admission_take(&line->quic->admission, sock_addr_network(&line->remote), weak, clock_real());
 }
 
-/* Measured: no difference on loopback; bbr2 was ahead in seven of eight pairs of runs at 1 Gbit/s, and far
- * ahead at 100 Mbit/s with 20 ms of round trip and 0.5 % loss (one run). */
-static enum quic_congestion congestion_for(const struct quic *quic)
-{
-    return quic->setup.congestion == QUIC_AUTO ? QUIC_BBR2 : quic->setup.congestion;
-}
-
 /* A process that is killed takes its port along, but only who sends to it hears of that. */
 static uint64_t pulse_of(const struct quic *quic)
 {
@@ -111,7 +104,6 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
         .arg = line,
         .remote = *remote,
         .datagram_size = line->datagram_size,
-        .congestion = congestion_for(quic),
         .paced = line->paced,
         .idle_ns = quic->setup.idle_ns,
         .pulse_ns = pulse_of(quic),

@@ -137,7 +137,6 @@ struct quic_line *quic_line_new(struct quic *quic, bool dials);
 struct quic_stream *quic_stream_new(struct quic_line *line, int number);
 void quic_stream_free(struct quic_stream *stream);
 bool quic_ring_make(struct heap *heap, struct quic_ring *ring, size_t size);
-size_t quic_ring_room(const struct quic_ring *ring);
 size_t quic_ring_put(struct quic_ring *ring, const void *bytes, size_t len); /* bytes taken */
 size_t quic_ring_get(struct quic_ring *ring, void *target, size_t len);      /* bytes given */
 /* What the peer sent, from inside the engine. */

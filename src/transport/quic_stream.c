@@ -30,7 +30,7 @@ bool quic_ring_make(struct heap *heap, struct quic_ring *ring, size_t size)
     return true;
 }
 
-size_t quic_ring_room(const struct quic_ring *ring)
+static size_t ring_room(const struct quic_ring *ring)
 {
     return ring->size - (size_t)(ring->end - ring->done);
 }
@@ -44,7 +44,7 @@ static size_t straight(const struct quic_ring *ring, uint64_t at, size_t len)
 
 size_t quic_ring_put(struct quic_ring *ring, const void *bytes, size_t len)
 {
-    size_t room = quic_ring_room(ring), done = 0;
+    size_t room = ring_room(ring), done = 0;
     len = len < room ? len : room;
     while (done < len) {
         size_t part = straight(ring, ring->end, len - done);
@@ -124,7 +124,7 @@ static uint64_t stream_due(const struct conn *conn)
     const struct quic_stream *s = stream_of(conn);
     if (s->in.end > s->in.done || (s->line->lost && !s->told))
         return 0;
-    if (s->wanted && quic_ring_room(&s->out) >= s->out.size / ROOM_PARTS)
+    if (s->wanted && ring_room(&s->out) >= s->out.size / ROOM_PARTS)
         return 0;
     return s->number == 0 ? s->line->quic->due_ns : NEVER_NS;
 }

@@ -57,7 +57,6 @@ struct lent {
 
 struct shm_conn {
     struct conn conn;
-    struct heap *heap;
     int fd;
     struct event peer_event; /* only to signal */
     struct shm_regions *regions;
@@ -172,12 +171,18 @@ static bool peer_ended(struct shm_conn *c)
     return c->gone || atomic_load_explicit(&c->peer->closed, memory_order_acquire);
 }
 
+/* Where the oldest loan begins; without one, what is unread. */
+static uint64_t oldest(const struct shm_conn *c)
+{
+    return c->lent_first != c->lent_next ? c->lent[c->lent_first % LOANS_MAX].start : c->read;
+}
+
 /* What is neither unread nor lent is the peer's again. */
 static void free_read(struct shm_conn *c)
 {
     while (c->lent_first != c->lent_next && c->lent[c->lent_first % LOANS_MAX].back)
         c->lent_first++;
-    uint64_t tail = c->lent_first != c->lent_next ? c->lent[c->lent_first % LOANS_MAX].start : c->read;
+    uint64_t tail = oldest(c);
     if (tail == atomic_load_explicit(&c->own->tail, memory_order_relaxed))
         return;
     atomic_store_explicit(&c->own->tail, tail, memory_order_release);
@@ -204,8 +209,7 @@ static ssize_t shm_recv(struct conn *conn, void *target, size_t len_max)
 static bool shm_lends(const struct conn *conn, size_t len)
 {
     const struct shm_conn *c = shm_of(conn);
-    uint64_t oldest = c->lent_first != c->lent_next ? c->lent[c->lent_first % LOANS_MAX].start : c->read;
-    return c->lent_next - c->lent_first < LOANS_MAX && c->read - oldest + len <= c->ring_bytes / 2;
+    return c->lent_next - c->lent_first < LOANS_MAX && c->read - oldest(c) + len <= c->ring_bytes / 2;
 }
 
 /* Room ends where the oldest loan begins, whatever has been read behind it. A sender without room cannot say
@@ -213,8 +217,7 @@ static bool shm_lends(const struct conn *conn, size_t len)
 static bool shm_held_up(const struct conn *conn)
 {
     const struct shm_conn *c = shm_of(conn);
-    return c->lent_first != c->lent_next &&
-           c->read - c->lent[c->lent_first % LOANS_MAX].start > c->ring_bytes / 2;
+    return c->read - oldest(c) > c->ring_bytes / 2;
 }
 
 static bool shm_holds_up(uint64_t token)
@@ -498,7 +501,6 @@ int shm_conn_open(const struct shm_setup *setup, struct conn **out, struct error
     }
     assert(!setup->maker || ring_size_good(setup->ring_bytes));
     c->conn.transport = &shm_transport;
-    c->heap = setup->heap;
     c->fd = setup->fd;
     c->peer_event = (struct event){-1, -1};
     c->regions = setup->regions;

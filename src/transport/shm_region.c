@@ -19,10 +19,8 @@ enum word_kind { WORD_REGION = 1, WORD_DROPPED = 2 };
 struct shm_regions *shm_regions_open(struct heap *heap)
 {
     struct shm_regions *regions = heap_alloc(heap, 1, sizeof *regions);
-    if (!regions)
-        return NULL;
-    regions->heap = heap;
-    list_init(&regions->conns);
+    if (regions)
+        list_init(&regions->conns);
     return regions;
 }
 

@@ -14,7 +14,6 @@ struct region {
 };
 
 struct shm_regions {
-    struct heap *heap;
     struct region regions[SHM_REGIONS_MAX];
     uint32_t last_id;
     int used;          /* places that may be in use: those before it */

@@ -9,7 +9,6 @@
 #include "core/types.h"
 
 struct conn;
-struct event;
 
 #define REFERENCE_LEN 16 /* bytes that stand for a payload which is not in the stream */
 

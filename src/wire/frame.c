@@ -32,22 +32,9 @@ enum offset {
 
 static_assert(AT_CRC + 4 == FRAME_HEADER_LEN, "the checksum ends the header");
 
-static const char *const kind_names[FRAME_KIND_MAX + 1] = {
-    [FRAME_HELLO] = "hello",   [FRAME_DATA] = "data",     [FRAME_GRANT] = "grant",
-    [FRAME_CREDIT] = "credit", [FRAME_ABORT] = "abort",   [FRAME_DISPUTE] = "dispute",
-    [FRAME_ASK] = "ask",       [FRAME_ANSWER] = "answer", [FRAME_VERDICT] = "verdict",
-    [FRAME_PING] = "ping",     [FRAME_PONG] = "pong",     [FRAME_BYE] = "bye",
-    [FRAME_LEAVE] = "leave",
-};
-
 static bool kind_known(uint8_t kind)
 {
     return kind >= FRAME_HELLO && kind <= FRAME_KIND_MAX;
-}
-
-const char *frame_kind_name(uint8_t kind)
-{
-    return kind_known(kind) ? kind_names[kind] : "?";
 }
 
 static uint32_t length_max(uint8_t kind)

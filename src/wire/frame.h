@@ -56,4 +56,3 @@ void frame_encode(const struct frame *f, uint8_t target[static FRAME_HEADER_LEN]
  * flags, reserved bytes, length against the kind's limit, that weight is finite and not negative. */
 int MUST_CHECK frame_decode(struct frame *f, const uint8_t source[static FRAME_HEADER_LEN],
                             const char **what);
-const char *frame_kind_name(uint8_t kind); /* "?" if unknown */

@@ -37,11 +37,7 @@ while True:
         asker.sendall(b"ok %d\n" % len(text) + text if question == "status\n" else b"no such question\n")
 PYTHON
     desk=$!
-    for _ in $(seq 1200); do
-        [ -e ready ] && return
-        sleep 0.05
-    done
-    echo "# the stand-in did not start"
+    until_true [ -e ready ] || echo "# the stand-in did not start"
 }
 
 # finding VERDICT CHECK WORDS: hearth doctor has printed such a line.
@@ -114,7 +110,7 @@ run nodes --json
 [ $code -eq 0 ] && python3 -c 'import json; d = json.load(open("out")); assert d["running"] is True and len(d["nodes"]) == 2' 2>err
 report $? "hearth nodes --json asks the node"
 run topology
-[ $code -eq 0 ] && grep -q "^4 members, 1 site$" out && grep -q "^ring  desk =940=> nas =?=> laptop" out && grep -q "slowest way: desk -> nas" out
+[ $code -eq 0 ] && grep -q "^4 members, 1 site$" out && grep -q "^ring  desk =940=> nas =?=> laptop" out && grep -q "slowest path: desk -> nas" out
 report $? "hearth topology"
 run topology --dot
 [ $code -eq 0 ] && grep -q "^digraph hearth {$" out && grep -q "n0 -> n1 " out
@@ -140,7 +136,7 @@ report $? "doctor: the exit code is by the worst"
 finding warn version "the node that runs here is 9.9.9"
 finding pass port "52417, of the node that runs here; the wanted one was taken"
 finding pass "peer nas" "healthy; reached at 127.0.0.1:$port, not at \[::1\]:1"
-finding warn "peer laptop" "one way only: it reaches us"
+finding warn "peer laptop" "one direction only: it reaches us"
 finding fail "peer attic" "not reached, at 127.0.0.1:1"
 finding warn "peer cellar" "its key was revoked"
 python3 - <<'PYTHON'
@@ -152,7 +148,7 @@ json.dump(status, open("oneway.json", "w"))
 PYTHON
 answers oneway.json
 run doctor
-finding warn "peer nas" "one way only: from here it is measured"
+finding warn "peer nas" "one direction only: from here it is measured"
 echo '[1, 2]' >wrong.json
 answers wrong.json
 fails 1 "no JSON object" status

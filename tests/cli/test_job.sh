@@ -32,10 +32,7 @@ says 0 '"forgotten": false' job forget train --json
 "$hearth" init home >out 2>err
 HEARTH_MDNS="" "$hearth" up --bind 127.0.0.1 --min 1 --job train -- sh -c 'echo begun; exec sleep 50' >log 2>&1 &
 up=$!
-for _ in $(seq 300); do
-    grep -q begun log && break
-    sleep 0.1
-done
+until_true grep -q begun log
 says 0 "train  ran with 1 member:" job list
 says 0 '"job": "train"' job list --json
 kill -KILL "$up"

@@ -132,7 +132,7 @@ fails 1 "$scratch/plain" id --key-file plain/node.key
 home one
 run init lab
 token=$(sed -n 's/^  hearth join //p' out)
-[ $code -eq 0 ] && [[ $token =~ ^hearth1-lab-[0-9a-z]{58}$ ]] && grep -q "^Whoever has this token is in" out && grep -q "$folder/cluster" out
+[ $code -eq 0 ] && [[ $token =~ ^hearth1-lab-[0-9a-z]{58}$ ]] && grep -q "^This token lets any machine join" out && grep -q "$folder/cluster" out
 report $? "hearth init prints the token, the command and a warning"
 [ "$(cat "$folder/cluster")" = "$token" ] && [ "$(mode "$folder/cluster")" = 0600 ] && [ "$(mode "$folder")" = 0700 ]
 report $? "and stores it with mode 0600"
@@ -142,7 +142,7 @@ fails 1 "--replace" init other
 report $? "a second time nothing is changed, and no token is shown"
 run init --replace --json
 [ $code -eq 0 ] && [ "$(value cluster)" = hearth ] && [ "$(cat "$folder/cluster")" = "$(value token)" ] && [ "$(value token)" != "$token" ] &&
-    [[ $(value namespace) =~ ^[0-9a-f]{32}$ ]] && [ "$(value secret_file)" = "$folder/cluster" ] && grep -q "^Whoever has" err
+    [[ $(value namespace) =~ ^[0-9a-f]{32}$ ]] && [ "$(value secret_file)" = "$folder/cluster" ] && grep -q "^This token lets" err
 report $? "--replace makes another, as JSON; the warning is not part of it"
 for name in "" "two words" "$(printf 'x%.0s' $(seq 33))" $'new\nline' "sla/sh" "$token"; do
     run init "$name" --secret-file elsewhere
@@ -297,15 +297,15 @@ fails 1 "link" join "$token" --secret-file link
 
 home four
 run trust list
-[ $code -eq 0 ] && grep -q "^Everybody who has the secret may join" out && grep -q "no cluster secret yet" err
+[ $code -eq 0 ] && grep -q "^Every node with the secret may join" out && grep -q "no cluster secret yet" err
 report $? "trust list before there is anything"
 fails 1 "no cluster secret" trust add "$id"
 fails 1 "no cluster secret" trust remove "$id"
 run init
 list=$folder/cluster.trust
 run trust list
-[ $code -eq 0 ] && grep -q "^Everybody who has the secret may join: the list is empty" out && [ ! -s err ]
-report $? "an empty list says that everybody with the secret may join"
+[ $code -eq 0 ] && grep -q "^Every node with the secret may join: the list is empty" out && [ ! -s err ]
+report $? "an empty list says that every node with the secret may join"
 fails 2 "64 hexadecimal digits" trust add "$short"
 fails 2 "64 hexadecimal digits" trust add "${id}0"
 fails 2 "64 hexadecimal digits" trust remove "$short"
@@ -331,7 +331,7 @@ run trust list --json
     [ "$(value label | sort | tr '\n' ',')" = ",my desk," ] && [ "$(value state | sort | tr '\n' ' ')" = "allowed revoked " ]
 report $? "trust list as JSON"
 run trust remove "${id//[0-9]/7}"
-[ $code -eq 0 ] && grep -q "no allowed node is left" err && grep -q "^Everybody who has the secret may join, but revoked" out
+[ $code -eq 0 ] && grep -q "no allowed node is left" err && grep -q "^Every node with the secret may join, except revoked" out
 report $? "when the last allowed one goes, it is said that the list is off"
 run trust add "$id"
 [ $code -eq 0 ] && grep -q "^allowed  $short" out

@@ -176,6 +176,14 @@ void fixture_run(struct fixture *c, member_fn *fn, void *arg)
     checks_end();
 }
 
+void fixture_once(int size, member_fn *fn, void *arg)
+{
+    struct fixture c;
+    fixture_open(&c, size, NULL);
+    fixture_run(&c, fn, arg);
+    fixture_close(&c);
+}
+
 void fixture_meet(struct fixture *c)
 {
     pthread_barrier_wait(&c->meeting);

@@ -28,6 +28,8 @@ void config_small(struct hearth_config *config);
 /* Runs fn on a thread per member and waits for all; fails the test if a check failed. */
 typedef void member_fn(struct fixture *c, int rank, void *arg);
 void fixture_run(struct fixture *c, member_fn *fn, void *arg);
+/* Opens, runs and closes: a whole test. */
+void fixture_once(int size, member_fn *fn, void *arg);
 /* Inside a member_fn: waits until all members are here, without Hearth. */
 void fixture_meet(struct fixture *c);
 /* Inside a member_fn, after an operation in which members disagreed. A member that had returned already hears

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conform/reference.h"
+#include "node/node.h"
 
 static enum hearth_dtype residual_dtype(const struct mass *m)
 {
@@ -23,9 +24,10 @@ static size_t tensor_len(const struct mass *m)
     return m->count * hearth_dtype_size(m->dtype);
 }
 
-double mass_get(enum hearth_dtype dtype, const void *array, size_t index)
+struct mass mass_of(const char *codec, enum hearth_op op, size_t count, uint64_t seed)
 {
-    return get_number(dtype, array, index);
+    return (struct mass){
+        .codec = codec, .dtype = HEARTH_F32, .op = op, .count = count, .feedback = true, .seed = seed};
 }
 
 void mass_open(struct mass *m, int size)
@@ -60,14 +62,25 @@ void mass_fill(struct mass *m, int rank)
     }
 }
 
+void mass_fill_all(struct mass *m, int size)
+{
+    for (int i = 0; i < size; i++)
+        mass_fill(m, i);
+}
+
+void mass_remember(struct mass *m, int rank)
+{
+    memcpy(m->x_before[rank], m->x[rank], tensor_len(m));
+    memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+}
+
 int mass_step(struct fixture *c, struct mass *m, int rank)
 {
     struct hearth_opts opts = opts_default();
     opts.algo = m->algo;
     if (m->weight[rank] != 0)
         opts.weight = m->weight[rank];
-    memcpy(m->x_before[rank], m->x[rank], tensor_len(m));
-    memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+    mass_remember(m, rank);
     return hearth_all_reduce_compressed(c->world[rank], m->x[rank], m->count, m->dtype, m->op, m->codec,
                                         m->feedback ? m->e[rank] : NULL, &opts);
 }
@@ -118,12 +131,31 @@ void mass_check(const struct mass *m, int size)
     }
 }
 
+void mass_check_member(const struct mass *m, int rank)
+{
+    check(memcmp(m->x[rank], m->x_before[rank], tensor_len(m)) == 0, "%s: rank %d: the buffer has changed",
+          m->codec, rank);
+    check(memcmp(m->e[rank], m->e_before[rank], mass_residual_len(m)) == 0,
+          "%s: rank %d: the residual has changed", m->codec, rank);
+}
+
 void mass_check_untouched(const struct mass *m, int size)
 {
-    for (int k = 0; k < size; k++) {
-        check(memcmp(m->x[k], m->x_before[k], tensor_len(m)) == 0, "%s: rank %d: the buffer has changed",
-              m->codec, k);
-        check(memcmp(m->e[k], m->e_before[k], mass_residual_len(m)) == 0,
-              "%s: rank %d: the residual has changed", m->codec, k);
-    }
+    for (int i = 0; i < size; i++)
+        mass_check_member(m, i);
+}
+
+void fixture_open_known(struct fixture *c, int size, const int *host, uint32_t threads)
+{
+    struct hearth_config config;
+    struct error error;
+    hearth_config_init(&config);
+    config.compress_threads = threads > 0 ? threads : config.compress_threads;
+    struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
+    fixture_open(c, size, NULL); /* for its meeting place and guard */
+    for (int i = 0; i < size; i++)
+        hearth_node_close(c->nodes[i]);
+    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
+    for (int i = 0; i < size; i++)
+        c->world[i] = hearth_node_world(c->nodes[i]);
 }

@@ -19,17 +19,24 @@ struct mass {
     uint64_t seed;
 };
 
+/* f32, with feedback. */
+struct mass mass_of(const char *codec, enum hearth_op op, size_t count, uint64_t seed);
 /* Takes and gives back memory; residuals are zero at first. */
 void mass_open(struct mass *m, int size);
 void mass_close(struct mass *m, int size);
-/* New numbers into x of one member. */
+/* New numbers into x of one member, or of all. */
 void mass_fill(struct mass *m, int rank);
-/* Inside a member_fn: the step, with what was there before kept in x_before and e_before. */
+void mass_fill_all(struct mass *m, int size);
+void mass_remember(struct mass *m, int rank); /* in x_before and e_before */
+/* Inside a member_fn: the step, with what was there before remembered. */
 int mass_step(struct fixture *c, struct mass *m, int rank);
 /* On the main thread, after a step that went well: same bits on all, nothing lost. */
 void mass_check(const struct mass *m, int size);
-/* After one that failed: everything as it was. */
+/* After one that failed: everything as it was, at one member or at all. */
+void mass_check_member(const struct mass *m, int rank);
 void mass_check_untouched(const struct mass *m, int size);
-
-double mass_get(enum hearth_dtype dtype, const void *array, size_t index);
 size_t mass_residual_len(const struct mass *m);
+
+/* Members that think they are on these hosts (NULL: one), with a known id, by which randomk draws.
+ * threads 0: as many as usual. */
+void fixture_open_known(struct fixture *c, int size, const int *host, uint32_t threads);

@@ -8,7 +8,6 @@
 
 #include "conform/mass.h"
 #include "conform/reference.h"
-#include "node/node.h"
 
 static const char *const codecs[] = {
     "fp16",
@@ -46,8 +45,7 @@ static void run_steps(struct fixture *c, struct mass *m, int steps)
     mass_open(m, c->size);
     for (int step = 0; step < steps; step++) {
         m->seed++;
-        for (int i = 0; i < c->size; i++)
-            mass_fill(m, i);
+        mass_fill_all(m, c->size);
         fixture_run(c, step_member, m);
         mass_check(m, c->size);
         checks_end();
@@ -65,12 +63,8 @@ TEST(test_same_bits_and_nothing_lost)
             for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
                 if (under_tsan() && (k + n + (size_t)size) % 3 != 0)
                     continue; /* every combination in the faster builds */
-                struct mass m = {.codec = codecs[k],
-                                 .dtype = HEARTH_F32,
-                                 .op = (k + n) & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM,
-                                 .count = counts[n],
-                                 .feedback = true,
-                                 .seed = k * 100 + n};
+                enum hearth_op op = (k + n) & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM;
+                struct mass m = mass_of(codecs[k], op, counts[n], k * 100 + n);
                 run_steps(&c, &m, 3);
             }
         fixture_close(&c);
@@ -84,12 +78,8 @@ TEST(test_types)
     fixture_open(&c, 3, NULL);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t k = 0; k < CODEC_COUNT; k++) {
-            struct mass m = {.codec = codecs[k],
-                             .dtype = types[t],
-                             .op = k & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM,
-                             .count = 5000,
-                             .feedback = true,
-                             .seed = 7000 + k};
+            struct mass m = mass_of(codecs[k], k & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM, 5000, 7000 + k);
+            m.dtype = types[t];
             run_steps(&c, &m, 3);
         }
     fixture_close(&c);
@@ -106,13 +96,8 @@ TEST(test_algos)
         for (size_t k = 0; k < CODEC_COUNT; k++) {
             if (is_shared(codecs[k]))
                 continue;
-            struct mass m = {.codec = codecs[k],
-                             .dtype = HEARTH_F32,
-                             .op = HEARTH_OP_AVG,
-                             .algo = algos[a],
-                             .count = 300000,
-                             .feedback = true,
-                             .seed = 9000 + k};
+            struct mass m = mass_of(codecs[k], HEARTH_OP_AVG, 300000, 9000 + k);
+            m.algo = algos[a];
             run_steps(&c, &m, 2);
         }
     fixture_close(&c);
@@ -123,49 +108,24 @@ TEST(test_weights)
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
-        struct mass m = {.codec = codecs[k],
-                         .dtype = HEARTH_F32,
-                         .op = HEARTH_OP_AVG,
-                         .count = 5000,
-                         .feedback = true,
-                         .weight = {1, 2.5, 0.25},
-                         .seed = 500 + k};
+        struct mass m = mass_of(codecs[k], HEARTH_OP_AVG, 5000, 500 + k);
+        memcpy(m.weight, (double[3]){1, 2.5, 0.25}, 3 * sizeof(double));
         run_steps(&c, &m, 2);
     }
     fixture_close(&c);
-}
-
-/* Members that think they are on these hosts (NULL: one), with a known id, by which randomk draws. */
-static void known_open(struct fixture *c, int size, const int *host, uint32_t threads)
-{
-    struct hearth_config config;
-    struct error error;
-    hearth_config_init(&config);
-    config.compress_threads = threads;
-    struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
-    fixture_open(c, size, NULL); /* for its meeting place and guard */
-    for (int i = 0; i < size; i++)
-        hearth_node_close(c->nodes[i]);
-    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
-    for (int i = 0; i < size; i++)
-        c->world[i] = hearth_node_world(c->nodes[i]);
 }
 
 TEST(test_two_levels)
 {
     static const int host[] = {0, 1, 0, 1, 2};
     struct fixture c;
-    known_open(&c, 5, host, 1);
+    fixture_open_known(&c, 5, host, 1);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         if (strncmp(codecs[k], "powersgd", 8) == 0)
             continue;
-        struct mass m = {.codec = codecs[k],
-                         .dtype = k % 3 == 0 ? HEARTH_BF16 : HEARTH_F32,
-                         .op = HEARTH_OP_AVG,
-                         .algo = HEARTH_ALGO_HIERARCHICAL,
-                         .count = 70000,
-                         .feedback = true,
-                         .seed = 4000 + k};
+        struct mass m = mass_of(codecs[k], HEARTH_OP_AVG, 70000, 4000 + k);
+        m.dtype = k % 3 == 0 ? HEARTH_BF16 : HEARTH_F32;
+        m.algo = HEARTH_ALGO_HIERARCHICAL;
         run_steps(&c, &m, 3);
     }
     fixture_close(&c);
@@ -184,16 +144,15 @@ TEST(test_randomk_is_right_on_average)
     mass_open(&m, 2);
     double wanted = 0, got = 0, square = 0;
     for (int step = 0; step < STEPS; step++) {
-        for (int i = 0; i < 2; i++)
-            mass_fill(&m, i);
+        mass_fill_all(&m, 2);
         fixture_run(&c, step_member, &m);
         mass_check(&m, 2);
         for (size_t i = 0; i < COUNT; i++)
-            sum[i] += mass_get(m.dtype, m.x[0], i) / STEPS;
+            sum[i] += get_number(m.dtype, m.x[0], i) / STEPS;
     }
     checks_end();
     for (size_t i = 0; i < COUNT; i++) {
-        double x = mass_get(m.dtype, m.x_before[0], i) + mass_get(m.dtype, m.x_before[1], i);
+        double x = get_number(m.dtype, m.x_before[0], i) + get_number(m.dtype, m.x_before[1], i);
         wanted += x * x;
         got += x * sum[i];
         square += sum[i] * sum[i];
@@ -224,18 +183,12 @@ TEST(test_poison_changes_nothing)
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
-        struct mass m = {.codec = codecs[k],
-                         .dtype = k & 1 ? HEARTH_BF16 : HEARTH_F32,
-                         .op = HEARTH_OP_SUM,
-                         .count = 5000,
-                         .feedback = true,
-                         .seed = k};
+        struct mass m = mass_of(codecs[k], HEARTH_OP_SUM, 5000, k);
+        m.dtype = k & 1 ? HEARTH_BF16 : HEARTH_F32;
         mass_open(&m, 3);
-        for (int i = 0; i < 3; i++)
-            mass_fill(&m, i);
+        mass_fill_all(&m, 3);
         fixture_run(&c, step_member, &m); /* so that residuals hold something */
-        for (int i = 0; i < 3; i++)
-            mass_fill(&m, i);
+        mass_fill_all(&m, 3);
         failing_rank = (int)(k % 3);
         set_number(m.dtype, m.x[failing_rank], 4999 - k, poison[k % 3]);
         fixture_run(&c, poison_member, &m);
@@ -264,13 +217,8 @@ TEST(test_sum_beyond_f32)
         for (size_t a = is_shared(codecs[k]) ? 2 : 0; a < 3; a++) {
             if (strcmp(codecs[k], "onebit") == 0 || is_shared(codecs[k]))
                 continue; /* means and projections need not overflow */
-            struct mass m = {.codec = codecs[k],
-                             .dtype = HEARTH_F32,
-                             .op = HEARTH_OP_SUM,
-                             .algo = algos[a],
-                             .count = 5000,
-                             .feedback = true,
-                             .seed = k};
+            struct mass m = mass_of(codecs[k], HEARTH_OP_SUM, 5000, k);
+            m.algo = algos[a];
             mass_open(&m, 3);
             for (int i = 0; i < 3; i++) {
                 mass_fill(&m, i);
@@ -291,8 +239,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     struct mass *m = arg;
     hearth_request *request;
     struct hearth_opts opts = opts_default();
-    memcpy(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype));
-    memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+    mass_remember(m, rank);
     int status = hearth_all_reduce_compressed_nb(c->world[rank], m->x[rank], m->count, m->dtype, m->op,
                                                  m->codec, m->e[rank], &opts, &request);
     if (!check_status(status, HEARTH_OK))
@@ -309,12 +256,8 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
               hearth_status_name(status), hearth_request_error(request));
     }
     hearth_request_close(request);
-    if (status == HEARTH_OK) /* the cancel came too late: as before for the check below */
-        return;
-    check(memcmp(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
-          "%s: rank %d: the buffer has changed", m->codec, rank);
-    check(memcmp(m->e_before[rank], m->e[rank], mass_residual_len(m)) == 0,
-          "%s: rank %d: the residual has changed", m->codec, rank);
+    if (status != HEARTH_OK) /* else the cancel came too late */
+        mass_check_member(m, rank);
 }
 
 TEST(test_cancel_changes_nothing)
@@ -322,21 +265,14 @@ TEST(test_cancel_changes_nothing)
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < (under_tsan() ? 1 : 3) * CODEC_COUNT; k++) {
-        struct mass m = {.codec = codecs[k % CODEC_COUNT],
-                         .dtype = HEARTH_F32,
-                         .op = HEARTH_OP_AVG,
-                         .count = 200000,
-                         .feedback = true,
-                         .seed = k};
+        struct mass m = mass_of(codecs[k % CODEC_COUNT], HEARTH_OP_AVG, 200000, k);
         mass_open(&m, 3);
-        for (int i = 0; i < 3; i++)
-            mass_fill(&m, i);
+        mass_fill_all(&m, 3);
         fixture_run(&c, step_member, &m);
         failing_rank = (int)(k % 3);
         fixture_run(&c, cancel_member, &m);
         fixture_works(&c);
-        for (int i = 0; i < 3; i++)
-            mass_fill(&m, i);
+        mass_fill_all(&m, 3);
         fixture_run(&c, step_member, &m);
         mass_check(&m, 3);
         checks_end();
@@ -410,8 +346,7 @@ static void many_member(struct fixture *c, int rank, void *arg)
         struct mass *m = &all[t];
         struct hearth_opts opts = opts_default();
         opts.tag = (uint64_t)t + 10;
-        memcpy(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype));
-        memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+        mass_remember(m, rank);
         check_status(hearth_all_reduce_compressed_nb(c->world[rank], m->x[rank], m->count, m->dtype, m->op,
                                                      m->codec, m->e[rank], &opts, &requests[t]),
                      HEARTH_OK);
@@ -429,18 +364,12 @@ TEST(test_many_in_any_order)
     struct fixture c;
     fixture_open(&c, 4, NULL);
     for (int t = 0; t < TENSORS; t++) {
-        all[t] = (struct mass){.codec = names[t],
-                               .dtype = HEARTH_F32,
-                               .op = HEARTH_OP_AVG,
-                               .count = 100000,
-                               .feedback = true,
-                               .seed = (uint64_t)t};
+        all[t] = mass_of(names[t], HEARTH_OP_AVG, 100000, (uint64_t)t);
         mass_open(&all[t], 4);
     }
     for (int step = 0; step < 5; step++) {
         for (int t = 0; t < TENSORS; t++)
-            for (int i = 0; i < 4; i++)
-                mass_fill(&all[t], i);
+            mass_fill_all(&all[t], 4);
         fixture_run(&c, many_member, all);
         for (int t = 0; t < TENSORS; t++)
             mass_check(&all[t], 4);
@@ -460,16 +389,10 @@ TEST(test_threads_change_no_bit)
         uint64_t hash[2];
         for (uint32_t threads = 1; threads <= 2; threads++) {
             struct fixture c;
-            struct mass m = {.codec = codecs[k],
-                             .dtype = HEARTH_F32,
-                             .op = HEARTH_OP_SUM,
-                             .count = 2500000 / (size_t)slow_factor() / 25 * 25,
-                             .feedback = true,
-                             .seed = k};
-            known_open(&c, 2, NULL, threads == 1 ? 1 : 3);
+            struct mass m = mass_of(codecs[k], HEARTH_OP_SUM, 2500000 / (size_t)slow_factor() / 25 * 25, k);
+            fixture_open_known(&c, 2, NULL, threads == 1 ? 1 : 3);
             mass_open(&m, 2);
-            for (int i = 0; i < 2; i++)
-                mass_fill(&m, i);
+            mass_fill_all(&m, 2);
             fixture_run(&c, step_member, &m);
             hash[threads - 1] = hash_bytes(m.x[0], m.count * 4) ^ hash_bytes(m.e[1], m.count * 4);
             mass_close(&m, 2);
@@ -484,32 +407,36 @@ TEST(test_threads_change_no_bit)
 
 TEST(test_bad_arguments)
 {
+    static float x[16];
+    const struct {
+        void *buffer;
+        size_t count;
+        enum hearth_dtype dtype;
+        enum hearth_op op;
+        const char *codec;
+        void *residual;
+        int status;
+        const char *word;
+    } rows[] = {
+        {NULL, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, HEARTH_INVALID, "buffer"},
+        {x, 16, HEARTH_I32, HEARTH_OP_SUM, "int8", NULL, HEARTH_UNSUPPORTED, "i32"},
+        {x, 16, HEARTH_F32, HEARTH_OP_MAX, "int8", NULL, HEARTH_UNSUPPORTED, "max"},
+        {x, 16, HEARTH_F32, HEARTH_OP_SUM, "topk", NULL, HEARTH_INVALID, "topk:RATIO"},
+        {x, 16, HEARTH_F32, HEARTH_OP_SUM, "powersgd:2", NULL, HEARTH_INVALID, "rows="},
+        {x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", x + 4, HEARTH_INVALID, "overlap"},
+        {x, SIZE_MAX / 2, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, HEARTH_INVALID, "2^63"},
+    };
     struct fixture c;
-    float x[16] = {0};
     fixture_open(&c, 2, NULL);
     hearth_group *g = c.world[0];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_status(hearth_all_reduce_compressed(g, rows[i].buffer, rows[i].count, rows[i].dtype, rows[i].op,
+                                                  rows[i].codec, rows[i].residual, NULL),
+                     rows[i].status);
+        check_text(hearth_error_text(), rows[i].word);
+    }
     check_status(hearth_all_reduce_compressed(NULL, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
                  HEARTH_INVALID);
-    check_status(hearth_all_reduce_compressed(g, NULL, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
-                 HEARTH_INVALID);
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_I32, HEARTH_OP_SUM, "int8", NULL, NULL),
-                 HEARTH_UNSUPPORTED);
-    check_text(hearth_error_text(), "i32");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_MAX, "int8", NULL, NULL),
-                 HEARTH_UNSUPPORTED);
-    check_text(hearth_error_text(), "max");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "topk", NULL, NULL),
-                 HEARTH_INVALID);
-    check_text(hearth_error_text(), "topk:RATIO");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "powersgd:2", NULL, NULL),
-                 HEARTH_INVALID);
-    check_text(hearth_error_text(), "rows=");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", x + 4, NULL),
-                 HEARTH_INVALID);
-    check_text(hearth_error_text(), "overlap");
-    check_status(
-        hearth_all_reduce_compressed(g, x, SIZE_MAX / 2, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
-        HEARTH_INVALID);
     check_status(
         hearth_all_reduce_compressed_nb(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL, NULL),
         HEARTH_INVALID);
@@ -622,8 +549,5 @@ static void splits_after_compressed(struct fixture *c, int rank, void *arg)
 
 TEST(test_splits_after_compressed)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, splits_after_compressed, NULL);
-    fixture_close(&c);
+    fixture_once(3, splits_after_compressed, NULL);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "conform/mass.h"
-#include "node/node.h"
 #include "support/watchdog.h"
 
 #define SIZE  5
@@ -50,10 +49,7 @@ static void stay(struct fixture *c, struct leaving *l, int rank)
           hearth_reason_name(hearth_error_reason()), hearth_error_text());
     check(names(hearth_error_text(), l->who), "%s: rank %d does not name rank %d: %s", m->codec, rank, l->who,
           hearth_error_text());
-    check(memcmp(m->x[rank], m->x_before[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
-          "%s: rank %d: the buffer has changed", m->codec, rank);
-    check(memcmp(m->e[rank], m->e_before[rank], mass_residual_len(m)) == 0,
-          "%s: rank %d: the residual has changed", m->codec, rank);
+    mass_check_member(m, rank);
 }
 
 static void member(struct fixture *c, int rank, void *arg)
@@ -100,37 +96,18 @@ static void cancelling_member(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
 }
 
-/* Ranks 0, 1 and 4 lead their hosts. */
-static void hosts_open(struct fixture *c)
-{
-    static const int host[SIZE] = {0, 1, 0, 1, 2};
-    struct error error;
-    struct hearth_config config;
-    hearth_config_init(&config);
-    struct local_setup setup = {.config = &config, .count = SIZE, .host = host, .id = 77};
-    fixture_open(c, SIZE, NULL); /* for its meeting place and guard */
-    for (int i = 0; i < SIZE; i++)
-        hearth_node_close(c->nodes[i]);
-    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
-    for (int i = 0; i < SIZE; i++)
-        c->world[i] = hearth_node_world(c->nodes[i]);
-}
-
 static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
 {
+    static const int host[SIZE] = {0, 1, 0, 1, 2}; /* ranks 0, 1 and 4 lead their hosts */
     for (unsigned long i = 0; i < count; i++) {
         struct fixture c;
         uint64_t seed = first_seed() + i;
-        struct leaving l = {.mass = {.codec = codecs[i % (sizeof codecs / sizeof *codecs)],
-                                     .dtype = HEARTH_F32,
-                                     .op = HEARTH_OP_SUM,
-                                     .algo = algo,
-                                     .count = 70000,
-                                     .feedback = true,
-                                     .seed = seed},
-                            .who = (int)draw_below(&seed, SIZE)};
+        const char *codec = codecs[i % (sizeof codecs / sizeof *codecs)];
+        struct leaving l = {.mass = mass_of(codec, HEARTH_OP_SUM, 70000, seed)};
+        l.mass.algo = algo;
+        l.who = (int)draw_below(&seed, SIZE);
         l.spin = (int)draw_below(&seed, 2000);
-        hosts_open(&c);
+        fixture_open_known(&c, SIZE, host, 0);
         mass_open(&l.mass, SIZE);
         fixture_run(&c, fn, &l);
         fixture_close(&c);

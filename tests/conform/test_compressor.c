@@ -251,10 +251,7 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_explaining)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, explaining_member, NULL);
-    fixture_close(&c);
+    fixture_once(2, explaining_member, NULL);
 }
 
 /* ---- operations in flight ---- */
@@ -304,10 +301,7 @@ static void flying_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_in_flight)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, flying_member, NULL);
-    fixture_close(&c);
+    fixture_once(3, flying_member, NULL);
 }
 
 /* An operation that fails leaves everything as it was. */

@@ -42,10 +42,7 @@ static void never_ready(struct fixture *c, int rank, void *arg)
 
 TEST(test_never_ready)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, never_ready, NULL);
-    fixture_close(&c);
+    fixture_once(3, never_ready, NULL);
 }
 
 /* ---- members that differ ---- */

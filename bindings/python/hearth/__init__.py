@@ -2,7 +2,7 @@
 """Hearth: train one model on the machines you own.
 
 A program runs once on every machine (or several times on one), and each copy opens a node. The node's world is the
-group of all copies; what they call on it together are collectives:
+group of all copies, and they call collectives on it together:
 
     import hearth, numpy
 
@@ -16,15 +16,15 @@ Every collective has a form that returns at once:
     ...                                               # compute meanwhile
     future.result()                                   # or, in a coroutine: await future
 
-Over a slow network gradients are sent compressed; what a step leaves out is kept for the next one:
+Over a slow network gradients are sent compressed; the residual of a step is added to the next one:
 
     compressor = hearth.Compressor(node.world, "topk:0.01")
     compressor.all_reduce("layer1.weight", gradient)
 
-At home, without a launcher, nodes find each other, and groups are formed of those that are there:
+In a home cluster nodes find each other without a launcher and form groups:
 
     with hearth.open(discover="mdns") as node:        # after `hearth init` and `hearth join` on each machine
-        group = node.form("train", min_members=2)     # hearth.ViewChanged: a member is lost; group.reform() goes on
+        group = node.form("train", min_members=2)     # hearth.ViewChanged: a member is lost; call group.reform()
 
 Errors are exceptions that say how much is broken (ArgumentError, OperationError, PeerError, GroupError, NodeError),
 with .code, .reason, .rank and .peer. To try things out in a notebook, without processes:
@@ -34,7 +34,7 @@ with .code, .reason, .rank and .peer. To try things out in a notebook, without p
     >>> hearth.local(lambda group: group.all_reduce(array("i", [group.rank])).tolist(), 3)
     [[3], [3], [3]]
 
-PyTorch: see hearth.torch. The C interface, with all details: include/hearth.h.
+PyTorch: see hearth.torch. The C interface, with all details: docs/api.md.
 """
 
 from ._buffers import Memory

@@ -2,7 +2,7 @@
 """Other people's memory, as C needs it: address, count and type. Nothing is copied, and nothing is guessed.
 
 `view` takes numpy arrays, torch tensors, array.array, bytearray, memoryview, and anything else with the buffer
-protocol, __array_interface__ or __dlpack__. numpy and torch are never imported here: who passes an array has them.
+protocol, __array_interface__ or __dlpack__. numpy and torch are never imported here: the caller did that.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ NAMES = {number: name for name, number in DTYPES.items()}
 SIZES = {0: 4, 1: 8, 2: 2, 3: 2, 4: 1, 5: 4, 6: 8, 7: 1, 8: 4, 9: 8}
 F32, F64, U8 = 0, 1, 7
 
-# The last message of a buffer's format says what kind of number it is; its size stands elsewhere, as long has several.
+# The last character of a buffer's format is the kind of number; the item size is separate, because long has several.
 _KINDS = {**dict.fromkeys("efd", "f"), **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQNPc", "u"), "?": "?"}
 _FOREIGN = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int32": 5, "int64": 6, "uint8": 7,
             "uint32": 8, "uint64": 9, "bool": 7}
 
 
 class View:
-    """A buffer as C sees it. Whoever holds a view holds the memory.
+    """A buffer as C sees it. A view keeps the memory alive.
 
     Attributes: address, count (elements), dtype (a number of enum hearth_dtype), shape (a tuple), keep (what owns
     the memory), truth (its elements are bools: they can be moved, but not added), stage (see Stage; None: C works
@@ -159,7 +159,7 @@ def _address_read_only(memory):
 
 def _buffer(thing, writable, what):
     try:
-        memory = memoryview(thing)  # while it lives nobody can make a bytearray longer or shorter
+        memory = memoryview(thing)  # while it lives a bytearray cannot change its length
     except (ValueError, BufferError):
         if hasattr(thing, "__array_interface__"):  # numpy arrays of a type that the protocol does not have
             return _array(thing, writable, what)
@@ -329,7 +329,7 @@ def same_count(given: int, wanted: int, call: str, what: str, why: Optional[str]
 
 
 def _not_contiguous(what):
-    return Invalid(f"{what} is not C-contiguous: its elements do not stand one after the other. Pass a contiguous "
+    return Invalid(f"{what} is not C-contiguous: its elements are not adjacent. Pass a contiguous "
                    "copy (numpy.ascontiguousarray(x), tensor.contiguous()) and copy the result back")
 
 

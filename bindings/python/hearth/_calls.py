@@ -2,7 +2,7 @@
 """The collectives of a group. Each has one method that checks the arguments, and two that run it.
 
 What a check returns is (C function, its arguments, views to keep, what the user gets). Sizes are checked here to the
-element: C believes what it is told.
+element, because C cannot check them.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ def unknown_keyword(name, known, call):
 
 
 def _number(make, value, what, takes):
-    """make(value), or a TypeError that says whose value it is."""
+    """make(value), or a TypeError that names the argument."""
     try:
         return make(value)
     except (TypeError, ValueError):
@@ -86,8 +86,8 @@ def timeout_opts(timeout):
 
 
 def run(handle, call, options):
-    """Starts it and waits, in slices, so that Ctrl-C and a closing node are seen. Whatever comes up on the way, the
-    request is freed, and with that no buffer is in use any more."""
+    """Starts it and waits, in slices, so that Ctrl-C and a closing node take effect. In every case the
+    request is freed, and then no buffer is in use."""
     function, arguments, views, result = call
     opts = opts_of(options) if options else None
     request = _pointer()
@@ -107,7 +107,7 @@ def run(handle, call, options):
         address = request.value
         status = _wait(address, SLICE_MS)
         while status == _PENDING:
-            if handle.closing:  # whoever closes ends it, as all others that are pending
+            if handle.closing:  # the closing thread ends it, like all other pending ones
                 handle.adopt(Operation(handle, views, None, request)).begun()
                 request = _pointer()
                 raise handle.closed()
@@ -128,7 +128,7 @@ def run(handle, call, options):
 def text_for_c(text, what):
     if not isinstance(text, str):
         raise TypeError(f"{what} is {text!r}; it takes a text")
-    if "\0" in text:  # C would see only what stands before it
+    if "\0" in text:  # C would see only the part before it
         raise Invalid(f"{what} is {text!r}: a text with a zero byte")
     return text.encode()
 
@@ -222,7 +222,7 @@ class Collectives:
         return lib.broadcast_nb, (only.address, only.count, only.dtype, root), (only,), buffer
 
     def _own_part(self, whole, name):
-        """Where this member's part stands in a buffer of all parts: address and count."""
+        """This member's part in a buffer of all parts: address and count."""
         count, rest = divmod(whole.count, self.size)
         if rest:
             raise Invalid(f"{name}: target has {whole.count} elements, which is no multiple of the {self.size} members")
@@ -420,9 +420,9 @@ class Collectives:
         return start(self._handle, self, self._broadcast(buffer, root), options)
 
     def all_gather(self, source: Any, target: Any, **options: Any) -> Any:
-        """Everyone's source, one after the other in rank order, into everyone's target.
+        """The sources of all members, one after the other in rank order, into the target of each.
 
-        source None: the own part stands in the target already.
+        source None: this member's part is already in the target.
 
             losses = numpy.empty(group.size)
             group.all_gather(numpy.array([loss]), losses)
@@ -459,9 +459,9 @@ class Collectives:
         return start(self._handle, self, self._reduce_scatterv(source, target, counts, op), options)
 
     def gather(self, source: Any, target: Any = None, root: int = 0, **options: Any) -> Any:
-        """Everyone's source, one after the other in rank order, into the root's target. Others need none.
+        """The sources of all members, one after the other in rank order, into the root's target. Others need none.
 
-        At the root source may be None: its part stands in the target already.
+        At the root source may be None: its part is already in the target.
         """
         return run(self._handle, self._gather(source, target, root), options)
 
@@ -540,7 +540,7 @@ class Collectives:
 
     def all_reduce_compressed(self, buffer: Any, codec: Optional[str] = None, residual: Any = None, op: str = "sum",
                               **options: Any) -> Any:
-        """all_reduce in place by way of a codec like "topk:0.01" (None: the node's own).
+        """all_reduce in place through a codec like "topk:0.01" (None: the node's own).
 
         residual holds what the codec leaves out, for the next step: as many elements as buffer, f32 (f64 for f64
         buffers), zero before the first step. A Compressor keeps it for many tensors.
@@ -556,7 +556,7 @@ class Collectives:
         return start(self._handle, self, self._compressed(buffer, codec, residual, op), options)
 
     def same(self, buffer: Any, timeout: Optional[float] = None) -> bool:
-        """Whether all members hold the same bytes in their buffers (by 128-bit hashes): all are told the same.
+        """Whether all members hold the same bytes in their buffers (by 128-bit hashes); the answer is the same on all.
 
             assert group.same(weights)
         """

@@ -38,7 +38,7 @@ def _patterns(patterns):
 
 
 def _tensor(name, address, dtype, shape):
-    """struct hearth_tensor; what it points to hangs on it."""
+    """struct hearth_tensor, which keeps its memory alive."""
     dims = (ctypes.c_size_t * len(shape))(*shape)
     return Tensor(ctypes.sizeof(Tensor), text_for_c(name, "name"), address, dtype, len(shape), dims)
 
@@ -49,7 +49,7 @@ def _known(name):
 
 
 def _shape(shape, found, what):
-    """The shape to tell C: the buffer's own, or one with as many elements."""
+    """The shape for C: the buffer's own, or one with as many elements."""
     if shape is None:
         return found.shape
     shape = tuple(int(length) for length in shape)
@@ -60,10 +60,10 @@ def _shape(shape, found, what):
 
 
 class Compressor(Owner):
-    """All-reduces tensors by way of a codec, and keeps for each what a step leaves out, to add it to the next.
+    """All-reduces tensors through a codec, and keeps the residual of each, which the next step adds.
 
-    A tensor is known by its name; its type and shape are fixed by its first step. Tensors of one dimension and those
-    with fewer than min_count elements go as they are. `include` and `exclude` are patterns with * and ? (a text with
+    A tensor's name is its identity; its first step fixes type and shape. Tensors of one dimension and those with
+    fewer than min_count elements go plain. `include` and `exclude` are patterns with * and ? (a text with
     commas, or a list); `rule` gives a codec to some tensors. All members set it up alike.
 
     >>> import hearth
@@ -98,7 +98,7 @@ class Compressor(Owner):
 
     @classmethod
     def _of_sync(cls, sync, handle):
-        """The compressor that a sync has opened for itself, and closes: who holds it holds the sync."""
+        """The compressor that a sync has opened for itself, and closes; it keeps the sync alive."""
         made = cls.__new__(cls)
         made.group, made._handle, made._sync = sync.group, handle, sync
         return made
@@ -156,7 +156,7 @@ class Compressor(Owner):
                 size = length
 
     def load(self, data: bytes) -> None:
-        """Replaces the state by what save() gave: training goes on bit for bit if all members load theirs."""
+        """Replaces the state by one of save(): training continues bit for bit if all members load theirs."""
         found = view(data, False, "load: data")
         with self._handle as address:
             status = lib.compressor_load(address, found.address, found.count * SIZES[found.dtype])
@@ -170,7 +170,7 @@ class Compressor(Owner):
         return Stats(**{field.name: getattr(told, field.name) for field in dataclasses.fields(Stats)})
 
     def explain(self, name: str) -> str:
-        """How a tensor goes and why, for people: codec, algorithm, expected time."""
+        """How a tensor travels and why, for people: codec, algorithm, expected time."""
         with self._handle as address:
             return text_of(lib.compressor_explain, address, text_for_c(name, "name"))
 
@@ -180,10 +180,10 @@ class Compressor(Owner):
 
 
 class Sync(Owner):
-    """Makes the gradients of many tensors meet as they become ready, while the rest is still being computed.
+    """Reduces the gradients of many tensors as they become ready, while the program computes the rest.
 
     Opened on a group, with a codec, or on a Compressor that has been set up. All members add the same tensors in the
-    same order; then, in every step, say which is ready, and wait.
+    same order; then, in every step, they mark each as ready, and wait.
 
     >>> import hearth
     >>> from array import array
@@ -253,7 +253,7 @@ class Sync(Owner):
             return index
 
     def set_data(self, index: int, buffer: Any) -> None:
-        """Where the tensor's gradients stand from now on. Not between ready() and wait()."""
+        """Sets the buffer of the tensor's gradients. Not between ready() and wait()."""
         found = view(buffer, True, f"set_data of {index}")
         _on_host(found, f"set_data of {index}")
         with self._handle as address:
@@ -272,19 +272,19 @@ class Sync(Owner):
             _errors.check(lib.sync_set_weight(address, weight), self.group.rank)
 
     def ready(self, index: int) -> None:
-        """This step's gradient of the tensor is there; it belongs to the sync until wait() has returned."""
+        """Marks this step's gradient as complete; it belongs to the sync until wait() has returned."""
         with self._handle as address:
             if not 0 <= index < len(self._views) or self._views[index].address is None:
                 raise Invalid(f"ready: tensor {index} has no buffer; set_data gives it one")
             _errors.check(lib.sync_ready(address, index), self.group.rank)
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Ends the step: waits until all gradients have met, at most `timeout` seconds (None: the node's op_timeout).
+        """Ends the step: waits for all gradients, at most `timeout` seconds (None: the node's op_timeout).
 
         After an error make all ready again and wait again, or drop() the step; all members do the same. In a group of
-        form() ready() need not be repeated, after reform() neither: a step that was committed is written, another one
-        is sent again as it stands in the buffers. Ctrl-C leaves the wait, but not the step, which goes on in the
-        background.
+        form() ready() need not be repeated, also not after reform(): a committed step is written, an aborted one is
+        sent again with the present contents of the buffers. Ctrl-C ends the wait, but not the step, which goes on in
+        the background.
         """
         opts = timeout_opts(timeout)
 
@@ -296,7 +296,7 @@ class Sync(Owner):
 
     @property
     def steps(self) -> int:
-        """How many steps were committed here, with one that the next wait() will write."""
+        """The number of steps committed here, including one that the next wait() will write."""
         with self._handle as address:
             return lib.sync_steps(address)
 

@@ -17,7 +17,7 @@ class Error(RuntimeError):
         status: its number
         rank: this member's rank, or None if it has none yet
         peer: the rank of the member that the error is about, or None
-        reason: what lies behind it, where a program would act on it, like "peer_left" or "secret_differs"; else "none"
+        reason: the cause, where a program can act on it, like "peer_left" or "secret_differs"; else "none"
     """
 
     status = -503  # each class has its own
@@ -32,12 +32,12 @@ class Error(RuntimeError):
     def code(self):
         return lib.status_name(self.status).decode()
 
-    def __reduce__(self):  # so that it comes through pipes between processes whole
+    def __reduce__(self):  # so that it survives a pipe between processes
         return type(self), (self.args[0], self.rank, self.peer, self.reason)
 
 
 class ArgumentError(Error, ValueError):
-    """Nothing happened: correct the call and make it again."""
+    """Nothing happened: correct the call and repeat it."""
 
 
 class OperationError(Error):
@@ -45,11 +45,11 @@ class OperationError(Error):
 
 
 class PeerError(Error):
-    """One member is lost to us."""
+    """One member is lost."""
 
 
 class GroupError(Error):
-    """No operation of this group can succeed any more."""
+    """No further operation of this group can succeed."""
 
 
 class NodeError(Error):
@@ -165,7 +165,7 @@ CLASSES = {kind.status: kind for kind in (
 
 
 def make(status, text, rank=None, peer=-1, reason=0):
-    """The exception of a failed call; a negative peer is nobody, the reason is C's number."""
+    """The exception of a failed call; a negative peer means none, the reason is C's number."""
     return CLASSES.get(status, Error)(text, rank, None if peer < 0 else peer, lib.reason_name(reason).decode())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations under way: Future, and waiting for several."""
+"""Operations in flight: Future, and waiting for several."""
 
 import asyncio
 import builtins
@@ -25,7 +25,7 @@ class Operation(Handle):
     free = lib.request_close
 
     def __init__(self, parent, views, result, request):
-        # As Handle does it, but there are many of these, and nothing hangs on them.
+        # Like Handle, but there are many of these, and they have no children.
         self.parent, self.rank = parent, parent.rank
         self.address = None
         self.children = self.orphans = ()
@@ -45,7 +45,7 @@ class Operation(Handle):
             self.gone()
 
     def settle(self, status):
-        """It has ended. The status is set last: whoever sees it sees all."""
+        """It has ended. The status is set last: a thread that sees it sees all."""
         if status == _errors.Forked.status:  # the request is the parent process's
             self.text = lib.status_text(status).decode()
         elif status < 0:
@@ -89,7 +89,7 @@ class Operation(Handle):
         return self.status
 
     def outlive(self):
-        """Waits for whoever closes to say how it ended. C may be gone: it is not asked any more."""
+        """Waits for the closing thread to set the outcome. C may be gone: it is not asked."""
         deadline = time.monotonic() + PATIENCE_S
         while self.status is None:
             if time.monotonic() >= deadline:
@@ -113,7 +113,7 @@ class Operation(Handle):
         return _errors.make(self.status, self.text, self.rank, self.peer, self.reason)
 
     def tidy(self):
-        """Frees the request when it has ended and nobody is at it; a descriptor that was given away lives on."""
+        """Frees the request when it has ended and is not in use; a descriptor that was handed out lives on."""
         if self.status is None:
             self.outlive()
         elif self.descriptor is None:
@@ -125,7 +125,7 @@ class Operation(Handle):
         parent.users.append(None)  # the parent cannot be closed meanwhile
         try:
             if parent.closing or not self.lives:
-                return True  # whoever closes it, or did, frees this too
+                return True  # the thread that closes it frees this, too
             if self.status is None:
                 status = lib.request_test(self.address)
                 if status == _PENDING:
@@ -178,9 +178,9 @@ def slice_ms(deadline):
 
 
 class Future:
-    """An operation under way, as the calls that end in _nb return it.
+    """An operation in flight, as the calls that end in _nb return it.
 
-    Its buffers belong to the operation until it is done, and are kept alive. A future that is dropped goes on to
+    Its buffers belong to the operation until it has ended, and are kept alive. A future that is dropped goes on to
     its end, unseen. In a coroutine, await it:
 
     >>> import asyncio, hearth
@@ -196,7 +196,7 @@ class Future:
 
     def __init__(self, operation, owner):
         self._operation = operation
-        self._owner = owner  # the group or compressor: what a future hangs on is not closed while it is held
+        self._owner = owner  # the group or compressor: a future keeps it open
 
     def __del__(self):
         operation = getattr(self, "_operation", None)
@@ -204,7 +204,7 @@ class Future:
             operation.parent.orphans.append(operation)  # freed by a later call: C may not be called from here
 
     def __reduce_ex__(self, _: Any) -> Any:
-        raise TypeError("a Future belongs to its process and stands for one operation: it cannot be copied or pickled")
+        raise TypeError("a Future belongs to its process: it cannot be copied or pickled")
 
     def __repr__(self):
         status = self._operation.status

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lifetimes: which C handle hangs on which, who is using it, and how it is closed without pulling it from under anyone.
+"""Lifetimes: the tree of C handles, the calls that use each, and how a handle is closed while others use it.
 
-Every object of the library has a Handle here. A call stands in the handle's `users` while it is in C, so that
-whoever closes waits for it. Lists are appended to and popped from without a lock: both are one step for other
-threads, and a lock would stand still when the garbage collector runs a destructor in the middle.
+Every object of the library has a Handle here. A call is in the handle's `users` while it is in C, so that a close
+waits for it. Lists are appended to and popped from without a lock: both are atomic for other threads, and a lock
+would deadlock if the garbage collector ran a destructor while it is held.
 """
 
 import atexit
@@ -17,8 +17,8 @@ from . import _errors
 
 Self = TypeVar("Self")
 
-SLICE_MS = 100  # longest time in C, so that Ctrl-C and a closing node are seen
-PATIENCE_S = 2.0  # for calls that cannot be cut into slices; then the closing goes on in the background
+SLICE_MS = 100  # longest time in C, so that Ctrl-C and a closing node take effect
+PATIENCE_S = 2.0  # for calls that cannot be cut into slices; then the close continues in the background
 INTERRUPT_S = 1.0  # for calls that can be interrupted in C, to end
 
 LOGGING = []  # threads that are in a log function of the user: they may hold the library's locks
@@ -44,13 +44,13 @@ class Handle:
         self.users = []
         self.closing = False
         self.closers = [None]  # and it is closed once
-        self.lives = [None]  # C frees it once: whoever pops this does it
+        self.lives = [None]  # C frees it once: the thread that pops this does it
         self.process = os.getpid()
         self.keep = None
-        self.rouse = None  # the C function that ends calls which wait for others: who closes need not wait for them
+        self.rouse = None  # the C function that ends calls which wait for others: a close need not wait for them
 
     def adopt(self, child):
-        """To be called inside `with self`, so that nobody closes meanwhile."""
+        """To be called inside `with self`, so that no thread closes it meanwhile."""
         self.children.add(child)
         return child
 
@@ -80,7 +80,7 @@ class Handle:
         return _errors.Closed(f"the {self.what} is closed", self.rank)
 
     def moved(self):
-        """Whether what it hangs on is a group that is being formed again."""
+        """Whether its parent is a group that is being formed again."""
         return self.moving or self.parent is not None and self.parent.moved()
 
     def forked(self):
@@ -89,7 +89,7 @@ class Handle:
     # ---- closing ----
 
     def tree(self):
-        """This handle and all that hang on it, parents first, and no new call on them begins."""
+        """This handle and its descendants, parents first; no new call on them begins."""
         self.closing = True
         found = [self]
         for child in list(self.children):
@@ -97,7 +97,7 @@ class Handle:
         return found
 
     def close(self, patience=PATIENCE_S):
-        """Ends the C object when nobody uses it or anything that hangs on it."""
+        """Ends the C object when no call uses it or its descendants."""
         if self.closing:
             return
         if self.forked():
@@ -111,7 +111,7 @@ class Handle:
         if parent is None:
             self._close(patience)
             return
-        parent.users.append(None)  # nobody closes the parent meanwhile
+        parent.users.append(None)  # no thread closes the parent meanwhile
         try:
             if not parent.closing:  # else this ends with it
                 self._close(patience)
@@ -129,7 +129,7 @@ class Handle:
             self._end()
 
     def _quiet(self, patience):
-        """Whether nobody is in a call. In a sealed tree without users nothing can be added any more."""
+        """Whether no call is in progress. A sealed tree without users cannot grow."""
         deadline = None if patience is None else time.monotonic() + patience
         while True:
             tree = self.tree()
@@ -175,7 +175,7 @@ class Handle:
             handle.gone()
 
     def free_now(self):
-        """Ends it in C, once, whoever comes first."""
+        """Ends it in C, once, on the first thread that gets here."""
         try:
             self.lives.pop()
         except IndexError:
@@ -209,11 +209,11 @@ class Handle:
             self.close()
 
     def working(self):
-        """Whether an operation hangs on it."""
+        """Whether it has an operation."""
         return any(child.working() for child in list(self.children))
 
     def sweep(self):
-        """Frees operations that have ended and whose future nobody holds."""
+        """Frees operations that have ended and whose future is gone."""
         for _ in range(len(self.orphans)):
             try:
                 operation = self.orphans.pop(0)
@@ -224,7 +224,7 @@ class Handle:
 
 
 class Owner:
-    """The user's object of a handle: closes it when it is left, or when nobody holds it any more."""
+    """The user's object of a handle: closes it at the end of a `with` block, or when the last reference is gone."""
 
     __slots__ = ()
 
@@ -240,11 +240,11 @@ class Owner:
         self.close()
 
     def __reduce_ex__(self, _: Any) -> Any:
-        raise TypeError(f"a {type(self).__name__} belongs to its process and stands for one thing in it: it cannot be "
+        raise TypeError(f"a {type(self).__name__} belongs to its process: it cannot be "
                         "copied or pickled")
 
     def close(self) -> None:
-        """Ends it. Again: nothing. What hangs on something else is closed with that."""
+        """Closes it; a second call does nothing. A child is also closed with its parent."""
         if self._handle.free is not None:
             self._handle.close()
 
@@ -284,7 +284,7 @@ class _Late:
             self.dispose()
 
     def take(self):
-        """What it comes to. Whoever is interrupted here, from the thread's first moment on, leaves it behind."""
+        """Its result. An interrupted caller, from the thread's first moment on, leaves it running."""
         try:
             try:
                 threading.Thread(target=self.run, name="hearth-call", daemon=True).start()
@@ -322,7 +322,7 @@ class _Late:
 
 def interruptible(function, *arguments, unwanted=lambda result: None, interrupt=None):
     """function(*arguments), a C call that blocks for long and cannot be cut into slices. In the main thread it runs
-    in another one, so that Ctrl-C is seen; `interrupt` ends the call then. Without it the call goes on. `unwanted`
+    in another one, so that Ctrl-C takes effect; then `interrupt` ends the call. Without it the call goes on. `unwanted`
     gets its result, if there is one after all."""
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
@@ -348,7 +348,7 @@ def _close_all():
 
 
 def _forget():
-    """In a forked child: no thread of the parent is here, so nobody is in a call."""
+    """In a forked child: no thread of the parent exists here, so no call is in progress."""
     LOGGING.clear()
 
 

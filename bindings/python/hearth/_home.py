@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Home clusters: what a node that discovers tells of its members, and the handle of a group that is formed again."""
+"""Home clusters: members and events of a node with discovery, and the handle of a group that forms again."""
 
 import ctypes
 import dataclasses
@@ -15,7 +15,7 @@ EVENTS = {1: "joined", 2: "left", 3: "health", 4: "leader", 5: "view", 6: "quoru
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A member of a group, as Group.member() tells it. Texts are "" where nothing is known."""
+    """A member of a group, as Group.member() returns it. Texts are "" where nothing is known."""
 
     rank: int  #: in the group
     id: str  #: of its key, hexadecimal
@@ -27,7 +27,7 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What happened in the home cluster, as Node.next_event() and Node.events() tell it."""
+    """An event of the home cluster, as Node.next_event() and Node.events() return it."""
 
     kind: str  #: joined, left, health, leader, view, quorum_lost, quorum_back, job_wanted, trouble
     id: str  #: of the member that it is about, or ""
@@ -102,7 +102,7 @@ class FormedHandle(Handle):
 
     def _reform(self, opts):
         if not self._quiet(PATIENCE_S):
-            raise Invalid("reform: another thread is in a call on this group, or on what hangs on it", self.rank)
+            raise Invalid("reform: another thread is in a call on this group or an object of it", self.rank)
         ending = list(_ending(self))
         for handle in ending:
             handle.settle_last()

@@ -170,7 +170,7 @@ def declare(library):
 
 
 def load():
-    """The library. ImportError says where it was looked for, and what was wrong there."""
+    """The library. ImportError lists the places searched, and the problem with each."""
     tried = []
     for path in places():
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Members without a launcher, for notebooks and tests: as threads of this process, or as forked processes.
 
-Both end every member before they return, however they return. A process tells by a pipe what its function came to:
+Both end every member before they return, however they return. A process sends its result through a pipe:
 the pipe's end without a word is its death. A second pipe, which only the parent can write to, ends the children if
 the parent is gone.
 """
@@ -31,7 +31,7 @@ ECHOES = (_errors.PeerError, _errors.GroupError, _errors.Aborted, _errors.Closed
 
 # ---- threads -------------------------------------------------------------------------------------------------------
 
-class _Crew:
+class _Members:
     """Threads that run one function, each with its own node."""
 
     def __init__(self, nodes, function, args):
@@ -83,14 +83,14 @@ def local(function: Callable, count: int, *args: Any, **config: Any) -> List[Any
     >>> hearth.local(total, 3, 10)
     [[30, 30, 30, 30], [30, 30, 30, 30], [30, 30, 30, 30]]
     """
-    crew = _Crew(open_local(count, **config), function, args)
+    members = _Members(open_local(count, **config), function, args)
     try:
-        crew.wait()
+        members.wait()
     finally:
-        crew.end()
-    if crew.failures:
-        raise crew.failures[0]
-    return crew.results
+        members.end()
+    if members.failures:
+        raise members.failures[0]
+    return members.results
 
 
 # ---- processes -----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _variables(rank, size, job, port):
 
 
 def _pickled(kind, value, text=""):
-    """What travels. A value that cannot is an exception that says so."""
+    """The pickled result. A value that cannot be pickled becomes an exception."""
     try:
         data = pickle.dumps((kind, value, text))
         pickle.loads(data)  # some exceptions go in, but do not come out
@@ -165,7 +165,7 @@ def _settle(lifeline):
     threading.Thread(target=_watch, args=(lifeline,), name="hearth-lifeline", daemon=True).start()
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(1)  # the threads of the parent's pool are not here, and nobody would answer
+        torch.set_num_threads(1)  # the threads of the parent's pool do not exist here
 
 
 def _child(function, args, out, lifeline):
@@ -179,7 +179,7 @@ def _child(function, args, out, lifeline):
             try:
                 stream.flush()
             except Exception:
-                pass  # the reader is gone; what was to be told goes by the pipe
+                pass  # the reader is gone; the pipe carries the result
         with os.fdopen(out, "wb") as pipe:
             pipe.write(data)
         status = 0
@@ -281,7 +281,7 @@ class _Family:
     def live(self, variables, held, function, args, pipe):
         """In the child; does not return."""
         try:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the child is ready to tell of it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the child can report it
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             for end in (pipe[0], self.lifeline[1], *(child.pipe for child in self.children)):
                 os.close(end)
@@ -308,7 +308,7 @@ class _Family:
                 self.look()
 
     def look(self):
-        """Who has ended, and how."""
+        """Collects the processes that have ended."""
         for child in self.unfinished():
             if child.poll():
                 child.conclude()
@@ -319,7 +319,7 @@ class _Family:
         return [child for child in self.children if child.alive]
 
     def end(self):
-        """However it came to this: no process and no descriptor stays."""
+        """In every case: no process and no descriptor stays."""
         for child in self.unfinished():
             os.kill(child.pid, signal.SIGTERM)
         deadline = time.monotonic() + END_S
@@ -339,10 +339,10 @@ def launch(function: Callable, processes: int, *args: Any, timeout: Optional[flo
     """Runs function(*args) in `processes` forked processes of this host and returns their results by rank.
 
     Each has the variables that `hearth run` and torchrun set, so hearth.open() and
-    torch.distributed.init_process_group() find the others. The function may be defined in a notebook's cell; what it
-    returns comes back by pickle. If one raises or dies, the others are ended, and its exception is raised here; death
-    without an exception is hearth.PeerLost. TimeoutError after `timeout` seconds names who had not finished. Ctrl-C
-    ends all.
+    torch.distributed.init_process_group() find the others. The function may be defined in a notebook's cell;
+    results are pickled. If one raises or dies, the others are ended, and its exception is raised here; death
+    without an exception is hearth.PeerLost. TimeoutError after `timeout` seconds names the processes that had not
+    finished. Ctrl-C ends all.
 
     If torch is loaded, its threads are set to 1 in the children: a thread pool does not survive a fork.
 
@@ -353,7 +353,7 @@ def launch(function: Callable, processes: int, *args: Any, timeout: Optional[flo
     [b'\\x03\\x03', b'\\x03\\x03', b'\\x03\\x03']
     """
     if not hasattr(os, "fork"):
-        raise OSError("hearth.launch needs fork(), which this system has not: use `hearth run`")
+        raise OSError("hearth.launch needs fork(), which this system lacks: use `hearth run`")
     if processes < 1:
         raise _errors.Invalid(f"processes is {processes!r}; it takes 1 or more")
     deadline = deadline_after(float("inf") if timeout is None else timeout)

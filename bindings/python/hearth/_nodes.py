@@ -106,20 +106,20 @@ def configure(keywords: Dict[str, Any], call: str):
 # ---- opening ----
 
 def open(**config: Any) -> "Node":
-    """Opens this process's node and joins it to the others.
+    """Opens this process's node and connects it to the others.
 
-    Where the others are is taken from the environment (HEARTH_*, or what torchrun, mpirun, srun and `hearth run` set),
+    Settings come from the environment (HEARTH_*, or the variables of torchrun, mpirun, srun and `hearth run`),
     and then from keywords: the fields of struct hearth_config and struct hearth_tuning in include/hearth.h, with times
     in seconds. Without any of them the node is alone. The most useful ones:
 
-        rendezvous="host:port"      where all members meet, with world_size= and rank=
-        peers="a:5000,b:5000"       all members, by rank; a list is taken too
+        rendezvous="host:port"      where all members register, with world_size= and rank=
+        peers="a:5000,b:5000"       all members, by rank; also a list
         discover="mdns"             a home cluster: nodes find each other, and form() makes groups of them
         op_timeout=30.0             seconds that an operation may take
-        rate="100mbit"              what this node sends at most
+        rate="100mbit"              limit of what this node sends
         codec="int8"                for compressed calls that name none
         secret_file="cluster"       the cluster's secret, where it is not the one that `hearth join` stored
-        plain=True                  no encryption, nobody proves who he is; with trust_network=True beyond this machine
+        plain=True                  no encryption, no authentication; with trust_network=True beyond this machine
         log=print, log_level="info" a function of level, id and text; it must not call Hearth
 
     >>> import hearth
@@ -138,7 +138,7 @@ def open(**config: Any) -> "Node":
 
 
 def open_local(count: int, **config: Any) -> "List[Node]":
-    """Opens `count` nodes in this process, joined in memory, for tests and notebooks. Each belongs into a thread of its
+    """Opens `count` nodes in this process, connected in memory, for tests and notebooks. Use each in a thread of its
     own; hearth.local does that.
 
     >>> import hearth
@@ -164,8 +164,8 @@ class Node(Owner):
     ...     node.world.all_reduce(bytearray(b"abc"))
     bytearray(b'abc')
 
-    A node that is not closed is closed when nobody holds it or its groups any more, and at exit. In a forked child
-    (of multiprocessing, of a DataLoader) it is of no use, and does no harm.
+    A node closes when the last reference to it and its groups is gone, and at exit. In a forked child
+    (of multiprocessing, of a DataLoader) it is unusable and harmless.
     """
 
     __slots__ = ("_handle", "_world_handle", "_world", "_patience", "_interrupts", "rank", "size", "__weakref__")
@@ -224,14 +224,14 @@ class Node(Owner):
                 kind = _errors.Forked if self._handle.forked() else _errors.NoMemory
                 raise kind(lib.error_text().decode(errors="replace"), self.rank)
             block = (ctypes.c_uint8 * len).from_address(memory)
-            block.node = self  # as long as somebody looks at it, only an explicit close ends the node
+            block.node = self  # while it is referenced, only an explicit close ends the node
             return memoryview(block).cast("B")
 
     # ---- home clusters ----
 
     def wait_for_peers(self, count: Optional[int] = None, timeout: Optional[float] = None) -> None:
-        """Waits until `count` other members are there (None: 1), at most `timeout` seconds
-        (None: the config's peer_timeout, 30). hearth.Timeout says who is there, and why nodes that were seen are not.
+        """Waits for `count` other members (None: 1), at most `timeout` seconds (None: the config's peer_timeout,
+        30). hearth.Timeout lists the members, and for each other node in sight why it is not one.
         """
         if count is not None and not 0 <= count < 1 << 31:
             raise Invalid(f"wait_for_peers: count is {count}")
@@ -251,7 +251,7 @@ class Node(Owner):
         """The group of all members that ask for the same job, at least `min_members` with this one.
 
         Waits for them, at most `timeout` seconds (None: form_timeout of hearth.open). When a member is lost,
-        operations end with hearth.ViewChanged on all others, and Group.reform() goes on with those who are left:
+        operations end with hearth.ViewChanged on all others, and Group.reform() continues with the remaining ones:
 
             group = node.form("train", min_members=2)
             while training:
@@ -305,15 +305,15 @@ class Node(Owner):
             yield event
 
     def interrupt(self) -> None:
-        """Ends what other threads wait for at this node (wait_for_peers, form, reform, next_event): there
-        hearth.Cancelled is raised within a tenth of a second. Who asked for a job does not any more, and the others
-        wait on without it. Calls that begin later are not touched."""
+        """Ends waiting calls of other threads on this node (wait_for_peers, form, reform, next_event): they raise
+        hearth.Cancelled within a tenth of a second. Join requests are withdrawn, and the other members wait on
+        without this one. Later calls are unaffected."""
         self._interrupts += 1
         with self._handle as address:
             _errors.check(lib.node_interrupt(address), self.rank)
 
     def _let_go(self):
-        """For Ctrl-C: as interrupt(), but only of calls that have no slices, and without complaints."""
+        """For Ctrl-C: as interrupt(), but only for calls without slices, and without errors."""
         try:
             with self._handle as address:
                 lib.node_interrupt(address)
@@ -327,13 +327,13 @@ class Node(Owner):
         return status == Cancelled.status
 
     def status(self) -> Dict[str, Any]:
-        """View, members, health, links, sightings and jobs of the home cluster: what `hearth status --json` prints."""
+        """View, members, health, links, sightings and jobs of the home cluster, as in `hearth status --json`."""
         with self._handle as address:
             return json.loads(text_of(lib.node_status_json, address))
 
     def close(self) -> None:
-        """Closes the node and all that hangs on it: operations in flight end with hearth.Closed here and
-        hearth.PeerLost at the others. Again: nothing."""
+        """Closes the node with its groups, futures and compressors: operations in flight end with hearth.Closed here
+        and hearth.PeerLost on the others. A second call does nothing."""
         super().close()
 
 
@@ -400,10 +400,10 @@ class Group(Collectives, Owner):
             return Group(self.node, made_handle, size, formed)
 
     def adapt(self, timeout: Optional[float] = None) -> None:
-        """Goes on with what has been measured since this group was formed: another order of its rings, sites and
-        speeds of ways; ranks stay. All members call it at the same place, between two operations: after the first
-        seconds, then every few minutes. Where operations are in flight it raises hearth.Invalid, and hearth.Aborted
-        at the others; then nothing has changed. Does nothing for groups that were not made by Node.form().
+        """Applies the measurements made since this group was formed: ring order, sites and path speeds; ranks stay.
+        All members call it at the same place, between two operations: after the first seconds, then every few
+        minutes. A member with operations in flight raises hearth.Invalid, the others hearth.Aborted; then nothing
+        has changed. Does nothing for groups that were not made by Node.form().
         """
         opts = timeout_opts(timeout)
 
@@ -420,13 +420,13 @@ class Group(Collectives, Owner):
         return getattr(self._handle, "behind", False)
 
     def reform(self, timeout: Optional[float] = None) -> "Group":
-        """Goes on with the members of a formed group that are left, and those who wait for its job: after
-        hearth.ViewChanged, when all who are left call it. Waits for them, at most `timeout` seconds (None:
-        form_timeout). Returns this same object, which has another rank and size then.
+        """Continues after hearth.ViewChanged with the remaining members of a formed group and those that wait for its
+        job, when all remaining members call it. Waits for them, at most `timeout` seconds (None: form_timeout).
+        Returns this same object, with a new rank and size.
 
-        Compressors and syncs go on with it, and keep what they hold; `behind` tells whether this member lacks steps
-        that the others have committed. Groups that were split from it are closed, and operations that have not ended
-        end with hearth.ViewChanged, also where this raises; then it can be called again, after Ctrl-C too.
+        Compressors and syncs continue with their state; `behind` is True if this member lacks steps that the others
+        have committed. Groups that were split from it are closed, and operations that have not ended end with
+        hearth.ViewChanged, also if this call raises; then it can be called again, also after Ctrl-C.
         """
         handle = self._handle
         if not isinstance(handle, FormedHandle):
@@ -448,7 +448,7 @@ class Group(Collectives, Owner):
         return interruptible(move, interrupt=self.node._let_go)
 
     def member(self, rank: int) -> Member:
-        """Who has a rank in the group: id, name of the machine, address.
+        """The member with this rank: id, name of the machine, address.
 
         >>> import hearth
         >>> with hearth.open() as node:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does Hearth work here? `python3 -m hearth.selftest` tries each part and says ok, failed or skipped, and why.
+"""Checks the installation: `python3 -m hearth.selftest` tries each part and prints ok, failed or skipped, and why.
 
 The exit status is 0 if nothing failed. Nothing leaves this machine.
 """

@@ -45,6 +45,8 @@ struct cluster {
     struct node nodes[MEMBERS_MAX];
 };
 
+static struct cluster cluster; /* of the test that runs */
+
 static void set_addr(struct net_addr *net, const char *text)
 {
     struct sock_addr addr;
@@ -76,14 +78,14 @@ static struct credentials *node_person(struct cluster *c, int rank, uint8_t secr
 
 static void fixture_open(struct cluster *c, int size, bool share)
 {
-    uint64_t cluster;
+    uint64_t id;
     struct peer_info members[MEMBERS_MAX];
 
     memset(c, 0, sizeof *c);
     memset(members, 0, sizeof members);
     heap_init(&c->heap, 0);
     c->size = size;
-    assert_int_equal(random_bytes(&cluster, sizeof cluster), HEARTH_OK);
+    assert_int_equal(random_bytes(&id, sizeof id), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
         struct half_open_setup listener = {
@@ -101,7 +103,7 @@ static void fixture_open(struct cluster *c, int size, bool share)
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
         memcpy(n->members, members, sizeof members);
-        n->roster = (struct roster){.cluster = cluster | 1, .rank = i, .size = size, .members = n->members};
+        n->roster = (struct roster){.cluster = id | 1, .rank = i, .size = size, .members = n->members};
         n->setup = (struct mesh_setup){
             .heap = &c->heap,
             .log = {node_log, n, HEARTH_LOG_DEBUG},
@@ -236,72 +238,62 @@ static void assert_joins(struct cluster *c, enum mesh_kind kind, int channels)
 
 TEST_BOTH(members_join_over_tcp, choose, NULL)
 {
-    static struct cluster c;
-
     for (int size = 1; size <= MEMBERS_MAX; size++) {
-        fixture_open(&c, size, false);
+        fixture_open(&cluster, size, false);
         for (int i = 0; i < size; i++)
-            c.nodes[i].setup.channels = 1 + size;
-        assert_joins(&c, MESH_TCP, 1 + size);
+            cluster.nodes[i].setup.channels = 1 + size;
+        assert_joins(&cluster, MESH_TCP, 1 + size);
     }
 }
 
 TEST_BOTH(members_of_a_host_join_over_unix_sockets, choose, NULL)
 {
-    static struct cluster c;
-
     for (int size = 2; size <= MEMBERS_MAX; size++) {
-        fixture_open(&c, size, true);
+        fixture_open(&cluster, size, true);
         for (int i = 0; i < size; i++)
-            c.nodes[i].setup.choice = size % 2 ? MESH_ONLY_SHM : MESH_AUTO;
-        fixture_run(&c, 0);
-        assert_joined(&c, MESH_UNIX, 1);
+            cluster.nodes[i].setup.choice = size % 2 ? MESH_ONLY_SHM : MESH_AUTO;
+        fixture_run(&cluster, 0);
+        assert_joined(&cluster, MESH_UNIX, 1);
         struct sock_addr addr;
         struct error error;
         int fd = -1;
-        listener_local_addr(c.nodes[0].roster.cluster, 0, &addr);
+        listener_local_addr(cluster.nodes[0].roster.cluster, 0, &addr);
         assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_PEER_LOST); /* nothing is left behind */
-        fixture_close(&c, 0);
+        fixture_close(&cluster, 0);
     }
 }
 
 TEST_BOTH(the_lower_rank_decides_the_channels, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
-    c.nodes[1].setup.channels = 1;
-    assert_joins(&c, MESH_TCP, MESH_CHANNELS_MAX);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.channels = MESH_CHANNELS_MAX;
+    cluster.nodes[1].setup.channels = 1;
+    assert_joins(&cluster, MESH_TCP, MESH_CHANNELS_MAX);
 }
 
 /* An address that nobody answers at, before and behind the good one. */
 TEST_BOTH(a_good_address_among_bad_ones_is_found, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 3, false);
+    fixture_open(&cluster, 3, false);
     for (int i = 0; i < 3; i++) {
-        c.nodes[i].setup.channels = 3;
+        cluster.nodes[i].setup.channels = 3;
         for (int j = 0; j < 3; j++) {
-            struct peer_info *m = &c.nodes[i].members[j];
+            struct peer_info *m = &cluster.nodes[i].members[j];
             m->addr_count = 3;
             m->addrs[1] = m->addrs[0];
             set_addr(&m->addrs[0], "127.0.0.1:1");
             set_addr(&m->addrs[2], "[::1]:1");
         }
     }
-    assert_joins(&c, MESH_TCP, 3);
+    assert_joins(&cluster, MESH_TCP, 3);
 }
 
 TEST_SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.channels = c.nodes[1].setup.channels = 4;
-    set_addr(&c.nodes[1].members[0].addrs[0], "127.0.0.1:1");
-    assert_joins(&c, MESH_TCP, 4);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.channels = cluster.nodes[1].setup.channels = 4;
+    set_addr(&cluster.nodes[1].members[0].addrs[0], "127.0.0.1:1");
+    assert_joins(&cluster, MESH_TCP, 4);
 }
 
 /* A secure stream to a member that is joining in its thread, as this person. */
@@ -349,16 +341,17 @@ static bool converse(struct secure_stream *stream, const struct greeting *say, s
 /* The lower rank's greeting of channel 1 comes before all that it says of channel 0. */
 TEST_BOTH(channels_may_come_in_any_order, choose, NULL)
 {
-    static struct cluster c;
     struct pipe_end ends[2] = {{-1, NULL}, {-1, NULL}};
 
-    fixture_open(&c, 2, false);
-    c.nodes[1].members[0].addr_count = 0; /* it cannot dial us */
-    struct sock_addr to = sock_addr_of(&c.nodes[1].members[1].addrs[0]);
-    assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[1].members[0].addr_count = 0; /* it cannot dial us */
+    struct sock_addr to = sock_addr_of(&cluster.nodes[1].members[1].addrs[0]);
+    assert_int_equal(thread_start(&cluster.nodes[1].thread, "member", node_run, &cluster.nodes[1]),
+                     HEARTH_OK);
     for (int i = 1; i >= 0; i--) {
-        struct greeting g = {GREETING_GREET, 0, (uint8_t)i, 2, 0, 1, c.nodes[0].roster.cluster, 100, 101, 5};
-        struct secure_stream *stream = dial(&c, &to, c.nodes[0].credentials);
+        struct greeting g = {
+            GREETING_GREET, 0, (uint8_t)i, 2, 0, 1, cluster.nodes[0].roster.cluster, 100, 101, 5};
+        struct secure_stream *stream = dial(&cluster, &to, cluster.nodes[0].credentials);
         struct greeting answer;
         assert_true(converse(stream, &g, &answer));
         assert_int_equal(answer.kind, GREETING_WELCOME);
@@ -368,39 +361,38 @@ TEST_BOTH(channels_may_come_in_any_order, choose, NULL)
         assert_true(converse(stream, &g, NULL));
         assert_int_equal(secure_stream_release(stream, &ends[i].fd, &ends[i].records), HEARTH_OK);
     }
-    thread_join(&c.nodes[1].thread);
-    assert_int_equal(c.nodes[1].status, HEARTH_OK);
-    assert_int_equal(c.nodes[1].peers[0].count, 2);
+    thread_join(&cluster.nodes[1].thread);
+    assert_int_equal(cluster.nodes[1].status, HEARTH_OK);
+    assert_int_equal(cluster.nodes[1].peers[0].count, 2);
     for (int i = 0; i < 2; i++) {
-        assert_twins(ends[i], end_of(&c.nodes[1].peers[0], i), (uint8_t)(7 + i));
+        assert_twins(ends[i], end_of(&cluster.nodes[1].peers[0], i), (uint8_t)(7 + i));
         sock_close(ends[i].fd);
         records_close(ends[i].records);
     }
-    fixture_close(&c, 1u << 0);
+    fixture_close(&cluster, 1u << 0);
 }
 
 /* Strangers that say nothing, or nothing good, stand at every listener before the members come. */
 TEST_BOTH(members_join_between_strangers, choose, NULL)
 {
-    static struct cluster c;
     int fds[3 * STRANGERS];
 
-    fixture_open(&c, 3, false);
+    fixture_open(&cluster, 3, false);
     for (int i = 0; i < 3; i++)
-        c.nodes[i].setup.channels = 2;
+        cluster.nodes[i].setup.channels = 2;
     for (int i = 0; i < 3 * STRANGERS; i++) {
         struct iovec piece = {(void *)(uintptr_t) "HM GET / HTTP", (size_t)i % 13};
-        struct sock_addr to = half_open_addr(c.nodes[i % 3].listener->half_open);
+        struct sock_addr to = half_open_addr(cluster.nodes[i % 3].listener->half_open);
         struct error error;
         fds[i] = -1;
         assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);
         (void)sock_send(fds[i], &piece, 1);
     }
-    fixture_run(&c, 0);
-    assert_joined(&c, MESH_TCP, 2);
+    fixture_run(&cluster, 0);
+    assert_joined(&cluster, MESH_TCP, 2);
     for (int i = 0; i < 3 * STRANGERS; i++)
         sock_close(fds[i]);
-    fixture_close(&c, 0);
+    fixture_close(&cluster, 0);
 }
 
 TEST_SECURE(a_member_that_does_not_come_is_named, choose, NULL)
@@ -433,46 +425,40 @@ TEST_SECURE(a_member_that_does_not_come_is_named, choose, NULL)
 /* Refused everywhere: no need to wait for the deadline. */
 TEST_PLAIN(a_member_that_nobody_can_reach_is_given_up, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.connect_timeout_ns = 100 * NS_PER_MS;
-    c.nodes[0].setup.connect_retries = 0;
-    set_addr(&c.nodes[0].members[1].addrs[0], "127.0.0.1:1");
-    fixture_run(&c, 1u << 1);
-    assert_int_equal(c.nodes[0].status, HEARTH_PEER_LOST);
-    assert_non_null(strstr(c.nodes[0].error.text, "127.0.0.1:1: Connection refused"));
-    assert_non_null(strstr(c.nodes[0].error.text, "firewall"));
-    fixture_close(&c, 1u << 1);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.connect_timeout_ns = 100 * NS_PER_MS;
+    cluster.nodes[0].setup.connect_retries = 0;
+    set_addr(&cluster.nodes[0].members[1].addrs[0], "127.0.0.1:1");
+    fixture_run(&cluster, 1u << 1);
+    assert_int_equal(cluster.nodes[0].status, HEARTH_PEER_LOST);
+    assert_non_null(strstr(cluster.nodes[0].error.text, "127.0.0.1:1: Connection refused"));
+    assert_non_null(strstr(cluster.nodes[0].error.text, "firewall"));
+    fixture_close(&cluster, 1u << 1);
 }
 
 TEST_PLAIN(beyond_this_machine_trust_is_asked_for, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
+    fixture_open(&cluster, 2, false);
     for (int i = 0; i < 2; i++)
-        set_addr(&c.nodes[i].members[1].addrs[0], "192.0.2.1:9");
-    fixture_run(&c, 0);
+        set_addr(&cluster.nodes[i].members[1].addrs[0], "192.0.2.1:9");
+    fixture_run(&cluster, 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(c.nodes[i].status, HEARTH_INVALID);
-        assert_non_null(strstr(c.nodes[i].error.text, "192.0.2.1:9"));
-        assert_non_null(strstr(c.nodes[i].error.text, "--i-trust-this-network"));
+        assert_int_equal(cluster.nodes[i].status, HEARTH_INVALID);
+        assert_non_null(strstr(cluster.nodes[i].error.text, "192.0.2.1:9"));
+        assert_non_null(strstr(cluster.nodes[i].error.text, "--i-trust-this-network"));
     }
-    fixture_close(&c, 0);
+    fixture_close(&cluster, 0);
 }
 
 /* Encrypted, any address will do: here one that nobody answers at. */
 TEST_SECURE(beyond_this_machine_a_secret_is_enough, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
-    set_addr(&c.nodes[0].members[1].addrs[0], "192.0.2.1:9");
-    fixture_run(&c, 1u << 1);
-    assert_int_equal(c.nodes[0].status, HEARTH_TIMEOUT);
-    fixture_close(&c, 1u << 1);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
+    set_addr(&cluster.nodes[0].members[1].addrs[0], "192.0.2.1:9");
+    fixture_run(&cluster, 1u << 1);
+    assert_int_equal(cluster.nodes[0].status, HEARTH_TIMEOUT);
+    fixture_close(&cluster, 1u << 1);
 }
 
 enum flaw { KEY_OF_0, KEY_OF_1, SECRET_OF_1, PLAIN_0, PLAIN_1 };
@@ -542,87 +528,83 @@ TEST_SECURE(who_does_not_belong_is_named, choose, NULL)
 /* Rank 2 has the secret and says that it is rank 1: nothing comes of it, and rank 1 joins. */
 TEST_SECURE(a_member_cannot_speak_for_another, choose, NULL)
 {
-    static struct cluster c;
     struct greeting answer;
 
-    fixture_open(&c, 2, false);
-    struct credentials *eve = person(&c.heap, 1, 101);
-    struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, c.nodes[0].roster.cluster, 101, 100, 5};
-    assert_int_equal(thread_start(&c.nodes[0].thread, "member", node_run, &c.nodes[0]), HEARTH_OK);
-    struct sock_addr to = sock_addr_of(&c.nodes[0].members[0].addrs[0]);
-    struct secure_stream *stream = dial(&c, &to, eve);
+    fixture_open(&cluster, 2, false);
+    struct credentials *eve = person(&cluster.heap, 1, 101);
+    struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, cluster.nodes[0].roster.cluster, 101, 100, 5};
+    assert_int_equal(thread_start(&cluster.nodes[0].thread, "member", node_run, &cluster.nodes[0]),
+                     HEARTH_OK);
+    struct sock_addr to = sock_addr_of(&cluster.nodes[0].members[0].addrs[0]);
+    struct secure_stream *stream = dial(&cluster, &to, eve);
     assert_false(converse(stream, &g, &answer));
     secure_stream_close(stream);
-    assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
+    assert_int_equal(thread_start(&cluster.nodes[1].thread, "member", node_run, &cluster.nodes[1]),
+                     HEARTH_OK);
     for (int i = 0; i < 2; i++)
-        thread_join(&c.nodes[i].thread);
-    assert_joined(&c, MESH_TCP, 2);
-    assert_int_equal(c.nodes[0].complaints, 1);
-    assert_non_null(strstr(c.nodes[0].complaint, "127.0.0.1:"));
-    assert_non_null(strstr(c.nodes[0].complaint, "speaks for another member"));
+        thread_join(&cluster.nodes[i].thread);
+    assert_joined(&cluster, MESH_TCP, 2);
+    assert_int_equal(cluster.nodes[0].complaints, 1);
+    assert_non_null(strstr(cluster.nodes[0].complaint, "127.0.0.1:"));
+    assert_non_null(strstr(cluster.nodes[0].complaint, "speaks for another member"));
     credentials_close(eve);
-    fixture_close(&c, 0);
+    fixture_close(&cluster, 0);
 }
 
 TEST_PLAIN(shared_memory_that_cannot_be_is_an_error, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, true);
+    fixture_open(&cluster, 2, true);
     for (int i = 0; i < 2; i++) {
-        c.nodes[i].setup.choice = MESH_ONLY_SHM;
-        c.nodes[i].members[1].host_id = 8;
+        cluster.nodes[i].setup.choice = MESH_ONLY_SHM;
+        cluster.nodes[i].members[1].host_id = 8;
     }
-    fixture_run(&c, 0);
+    fixture_run(&cluster, 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(c.nodes[i].status, HEARTH_INVALID);
-        assert_int_equal(c.nodes[i].error.rank, !i);
+        assert_int_equal(cluster.nodes[i].status, HEARTH_INVALID);
+        assert_int_equal(cluster.nodes[i].error.rank, !i);
     }
-    fixture_close(&c, 0);
+    fixture_close(&cluster, 0);
 }
 
 TEST_PLAIN(wrong_numbers_of_connections_are_refused, choose, NULL)
 {
-    static struct cluster c;
-
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.channels = MESH_CHANNELS_MAX + 1;
-    c.nodes[1].setup.channels = -1;
-    fixture_run(&c, 0);
-    assert_int_equal(c.nodes[0].status, HEARTH_INVALID);
-    assert_int_equal(c.nodes[1].status, HEARTH_INVALID);
-    fixture_close(&c, 0);
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.channels = MESH_CHANNELS_MAX + 1;
+    cluster.nodes[1].setup.channels = -1;
+    fixture_run(&cluster, 0);
+    assert_int_equal(cluster.nodes[0].status, HEARTH_INVALID);
+    assert_int_equal(cluster.nodes[1].status, HEARTH_INVALID);
+    fixture_close(&cluster, 0);
 }
 
 /* Before anybody is dialled: what fails later for want of files has many faces. */
 TEST_PLAIN(too_few_files_is_said_at_once, choose, NULL)
 {
-    static struct cluster c;
     struct rlimit files, few;
 
-    fixture_open(&c, 2, false);
-    c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
+    fixture_open(&cluster, 2, false);
+    cluster.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     few = files;
     few.rlim_cur = 40;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    c.nodes[0].status = mesh_join(&c.nodes[0].setup, c.nodes[0].peers, &c.nodes[0].error);
+    cluster.nodes[0].status =
+        mesh_join(&cluster.nodes[0].setup, cluster.nodes[0].peers, &cluster.nodes[0].error);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_int_equal(c.nodes[0].status, HEARTH_LIMIT);
-    assert_non_null(strstr(c.nodes[0].error.text, "ulimit -n"));
-    assert_non_null(strstr(c.nodes[0].error.text, "may have 40"));
-    fixture_close(&c, 1u << 1);
+    assert_int_equal(cluster.nodes[0].status, HEARTH_LIMIT);
+    assert_non_null(strstr(cluster.nodes[0].error.text, "ulimit -n"));
+    assert_non_null(strstr(cluster.nodes[0].error.text, "may have 40"));
+    fixture_close(&cluster, 1u << 1);
 }
 
 TEST_BOTH(no_memory_is_an_error, choose, NULL)
 {
-    static struct cluster c;
-
     for (int after = 0; after < 2; after++) {
-        fixture_open(&c, 2, false);
-        c.heap.fail_after = after;
-        c.nodes[0].status = mesh_join(&c.nodes[0].setup, c.nodes[0].peers, &c.nodes[0].error);
-        assert_int_equal(c.nodes[0].status, HEARTH_NO_MEMORY);
-        fixture_close(&c, 1u << 1);
+        fixture_open(&cluster, 2, false);
+        cluster.heap.fail_after = after;
+        cluster.nodes[0].status =
+            mesh_join(&cluster.nodes[0].setup, cluster.nodes[0].peers, &cluster.nodes[0].error);
+        assert_int_equal(cluster.nodes[0].status, HEARTH_NO_MEMORY);
+        fixture_close(&cluster, 1u << 1);
     }
 }

@@ -39,6 +39,8 @@ struct sim {
     uint64_t instances;
 };
 
+static struct sim sim; /* of the test that runs */
+
 /* What is demanded of members. */
 struct demand {
     bool handed;                           /* the secret is handed out */
@@ -201,7 +203,6 @@ static void storm_step(struct sim *s)
 
 TEST(any_order_any_pieces_and_deaths_end_in_one_roster)
 {
-    static struct sim s;
     unsigned long seed = first_seed(), end = seed + repeat_count(300);
 
     for (; seed < end; seed++) {
@@ -209,33 +210,32 @@ TEST(any_order_any_pieces_and_deaths_end_in_one_roster)
         prng_init(&prng, seed);
         int size = 1 + (int)prng_below(&prng, MEMBERS_MAX - 1);
         uint64_t mode = prng_below(&prng, 3); /* ranks given, not given, mixed */
-        sim_open(&s, size, seed);
+        sim_open(&sim, size, seed);
         for (int i = 0; i < size; i++)
-            sim_add(&s, size, mode == 0 || (mode == 2 && i % 2) ? size - 1 - i : -1)->deaths_left =
+            sim_add(&sim, size, mode == 0 || (mode == 2 && i % 2) ? size - 1 - i : -1)->deaths_left =
                 (uint32_t)prng_below(&prng, 3);
-        for (int step = 0; !rendezvous_over(s.r, NULL) || !rendezvous_quiet(s.r); step++) {
+        for (int step = 0; !rendezvous_over(sim.r, NULL) || !rendezvous_quiet(sim.r); step++) {
             assert_true(step < STEPS_MAX);
-            storm_step(&s);
+            storm_step(&sim);
         }
-        check_agreed(&s, size);
-        sim_close(&s);
+        check_agreed(&sim, size);
+        sim_close(&sim);
     }
 }
 
 TEST(ranks_go_by_arrival)
 {
-    static struct sim s;
     static const int wanted[4] = {-1, 2, -1, -1}, expected[4] = {0, 2, 1, 3};
 
-    sim_open(&s, 4, 1);
+    sim_open(&sim, 4, 1);
     for (int i = 0; i < 4; i++) {
-        member_dial(&s, sim_add(&s, 4, wanted[i]));
-        sim_settle(&s);
+        member_dial(&sim, sim_add(&sim, 4, wanted[i]));
+        sim_settle(&sim);
     }
-    check_agreed(&s, 4);
+    check_agreed(&sim, 4);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(s.members[i].client.roster.rank, expected[i]);
-    sim_close(&s);
+        assert_int_equal(sim.members[i].client.roster.rank, expected[i]);
+    sim_close(&sim);
 }
 
 /* The meeting fails for the two members, with these words. */
@@ -259,207 +259,197 @@ static void fails_for_all(struct sim *s, int status, const char *word)
 
 TEST(contradictions_end_it_for_all)
 {
-    static struct sim s;
+    sim_open(&sim, 3, 1);
+    sim_add(&sim, 3, 0);
+    sim_add(&sim, 2, 1);
+    fails_for_all(&sim, HEARTH_MISMATCH, "process 71 on host1 expects 2 members, others expect 3");
 
-    sim_open(&s, 3, 1);
-    sim_add(&s, 3, 0);
-    sim_add(&s, 2, 1);
-    fails_for_all(&s, HEARTH_MISMATCH, "process 71 on host1 expects 2 members, others expect 3");
-
-    sim_open(&s, 3, 1);
-    sim_add(&s, 3, 1);
-    sim_add(&s, 3, 1);
-    fails_for_all(&s, HEARTH_MISMATCH,
+    sim_open(&sim, 3, 1);
+    sim_add(&sim, 3, 1);
+    sim_add(&sim, 3, 1);
+    fails_for_all(&sim, HEARTH_MISMATCH,
                   "rank 1 was given twice: to process 70 on host0 and to process 71 on host1");
 
-    sim_open(&s, 3, 1);
-    sim_add(&s, 3, -1);
-    struct sim_member *m = sim_add(&s, 3, -1);
+    sim_open(&sim, 3, 1);
+    sim_add(&sim, 3, -1);
+    struct sim_member *m = sim_add(&sim, 3, -1);
     m->setup.settings = 6;
     m->setup.settings_text = "a=1 b=3";
-    fails_for_all(&s, HEARTH_MISMATCH, "b=3 instead of b=2");
+    fails_for_all(&sim, HEARTH_MISMATCH, "b=3 instead of b=2");
 
-    sim_open(&s, 2, 1);
-    sim_add(&s, 2, 0);
-    sim_add(&s, 2, 1)->setup.channels = INT32_MAX; /* more than it may have files open */
-    fails_for_all(&s, HEARTH_LIMIT, "rank 1, process 71 on host1, cannot take part: the connections to 1");
+    sim_open(&sim, 2, 1);
+    sim_add(&sim, 2, 0);
+    sim_add(&sim, 2, 1)->setup.channels = INT32_MAX; /* more than it may have files open */
+    fails_for_all(&sim, HEARTH_LIMIT, "rank 1, process 71 on host1, cannot take part: the connections to 1");
 }
 
 TEST(one_too_many_and_another_job_harm_only_themselves)
 {
-    static struct sim s;
-
-    sim_open(&s, 2, 1);
-    struct sim_member *first = sim_add(&s, 2, -1), *stray = sim_add(&s, 2, -1);
+    sim_open(&sim, 2, 1);
+    struct sim_member *first = sim_add(&sim, 2, -1), *stray = sim_add(&sim, 2, -1);
     stray->setup.job = "other";
-    member_dial(&s, first);
-    member_dial(&s, stray);
-    sim_settle(&s);
+    member_dial(&sim, first);
+    member_dial(&sim, stray);
+    sim_settle(&sim);
     assert_int_equal(first->status, HEARTH_PENDING);
     assert_int_equal(stray->status, HEARTH_MISMATCH);
     assert_non_null(strstr(stray->error.text, "\"other\""));
 
-    struct sim_member *second = sim_add(&s, 2, -1), *third = sim_add(&s, 2, -1);
-    member_dial(&s, second);
-    member_dial(&s, third);
-    member_move(&s, second, 100000);
-    member_move(&s, third, 100000);
-    sim_settle(&s);
+    struct sim_member *second = sim_add(&sim, 2, -1), *third = sim_add(&sim, 2, -1);
+    member_dial(&sim, second);
+    member_dial(&sim, third);
+    member_move(&sim, second, 100000);
+    member_move(&sim, third, 100000);
+    sim_settle(&sim);
     assert_int_equal(third->status, HEARTH_LIMIT);
     assert_int_equal(first->status, HEARTH_OK);
     assert_int_equal(second->status, HEARTH_OK);
-    sim_close(&s);
+    sim_close(&sim);
 }
 
 TEST(versions_must_meet)
 {
-    static struct sim s;
     struct meeting_register in = {
         .version_min = 900, .version_max = 901, .rank = 1, .size = 2, .settings = 5, .job = "job"};
     uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct error error;
     int conn;
 
-    sim_open(&s, 2, 1);
-    member_dial(&s, sim_add(&s, 2, 0));
-    sim_settle(&s);
+    sim_open(&sim, 2, 1);
+    member_dial(&sim, sim_add(&sim, 2, 0));
+    sim_settle(&sim);
     in.member.id.instance = 77;
     size_t len = meeting_register_encode(&in, bytes + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
     message_seal(MEETING_REGISTER, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
-    assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-    rendezvous_input(s.r, conn, bytes, MESSAGE_HEADER_LEN + len, s.now_ns);
-    assert_true(rendezvous_over(s.r, &error));
+    assert_int_equal(rendezvous_conn_open(sim.r, &somewhere, sim.now_ns, &conn), HEARTH_OK);
+    rendezvous_input(sim.r, conn, bytes, MESSAGE_HEADER_LEN + len, sim.now_ns);
+    assert_true(rendezvous_over(sim.r, &error));
     assert_int_equal(error.status, HEARTH_PROTOCOL);
     assert_non_null(strstr(error.text, "900 to 901"));
-    sim_settle(&s);
-    assert_int_equal(s.members[0].status, HEARTH_PROTOCOL);
-    sim_close(&s);
+    sim_settle(&sim);
+    assert_int_equal(sim.members[0].status, HEARTH_PROTOCOL);
+    sim_close(&sim);
 }
 
 TEST(missing_members_are_named_at_the_deadline)
 {
-    static struct sim s;
-
-    sim_open(&s, 7, 1);
+    sim_open(&sim, 7, 1);
     for (int i = 0; i < 3; i++)
-        member_dial(&s, sim_add(&s, 7, i * 2));
-    sim_settle(&s);
-    s.now_ns = rendezvous_deadline(s.r);
-    assert_true(s.now_ns == START_NS + 60 * NS_PER_S);
-    rendezvous_tick(s.r, s.now_ns - 1);
-    assert_false(rendezvous_over(s.r, NULL));
-    rendezvous_tick(s.r, s.now_ns);
-    sim_settle(&s);
+        member_dial(&sim, sim_add(&sim, 7, i * 2));
+    sim_settle(&sim);
+    sim.now_ns = rendezvous_deadline(sim.r);
+    assert_true(sim.now_ns == START_NS + 60 * NS_PER_S);
+    rendezvous_tick(sim.r, sim.now_ns - 1);
+    assert_false(rendezvous_over(sim.r, NULL));
+    rendezvous_tick(sim.r, sim.now_ns);
+    sim_settle(&sim);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(s.members[i].status, HEARTH_TIMEOUT);
-        assert_int_equal(s.members[i].error.rank, 1);
-        assert_non_null(strstr(s.members[i].error.text, "missing: rank 1, 3, 5, 6"));
+        assert_int_equal(sim.members[i].status, HEARTH_TIMEOUT);
+        assert_int_equal(sim.members[i].error.rank, 1);
+        assert_non_null(strstr(sim.members[i].error.text, "missing: rank 1, 3, 5, 6"));
     }
-    sim_close(&s);
+    sim_close(&sim);
 
-    sim_open(&s, 3, 1);
-    struct sim_member *m = sim_add(&s, 3, -1);
+    sim_open(&sim, 3, 1);
+    struct sim_member *m = sim_add(&sim, 3, -1);
     m->setup.deadline_ns = START_NS + 10 * NS_PER_S; /* its patience counts */
-    member_dial(&s, m);
-    sim_settle(&s);
-    assert_true(rendezvous_deadline(s.r) == START_NS + 9 * NS_PER_S);
-    rendezvous_tick(s.r, START_NS + 9 * NS_PER_S);
-    sim_settle(&s);
+    member_dial(&sim, m);
+    sim_settle(&sim);
+    assert_true(rendezvous_deadline(sim.r) == START_NS + 9 * NS_PER_S);
+    rendezvous_tick(sim.r, START_NS + 9 * NS_PER_S);
+    sim_settle(&sim);
     assert_int_equal(m->status, HEARTH_TIMEOUT);
     assert_non_null(strstr(m->error.text, "1 of 3 members"));
-    sim_close(&s);
+    sim_close(&sim);
 }
 
 TEST(whoever_does_not_confirm_is_named)
 {
-    static struct sim s;
     const uint8_t *bytes;
     size_t len;
 
-    sim_open(&s, 2, 1);
-    member_dial(&s, sim_add(&s, 2, 0));
-    struct sim_member *mute = sim_add(&s, 2, 1);
-    member_dial(&s, mute);
-    member_move(&s, mute, 100000);
-    member_move(&s, &s.members[0], 100000);
+    sim_open(&sim, 2, 1);
+    member_dial(&sim, sim_add(&sim, 2, 0));
+    struct sim_member *mute = sim_add(&sim, 2, 1);
+    member_dial(&sim, mute);
+    member_move(&sim, mute, 100000);
+    member_move(&sim, &sim.members[0], 100000);
     /* It takes its roster and says nothing more. */
-    while ((len = rendezvous_output(s.r, mute->conn, &bytes)) > 0)
-        rendezvous_sent(s.r, mute->conn, len, s.now_ns);
+    while ((len = rendezvous_output(sim.r, mute->conn, &bytes)) > 0)
+        rendezvous_sent(sim.r, mute->conn, len, sim.now_ns);
     int conn = mute->conn;
     mute->conn = -1;
-    sim_settle(&s);
-    rendezvous_tick(s.r, rendezvous_deadline(s.r));
-    sim_settle(&s);
-    assert_int_equal(s.members[0].status, HEARTH_TIMEOUT);
-    assert_int_equal(s.members[0].error.rank, 1);
-    assert_non_null(strstr(s.members[0].error.text, "process 71 on host1"));
-    rendezvous_conn_closed(s.r, conn, s.now_ns);
-    sim_close(&s);
+    sim_settle(&sim);
+    rendezvous_tick(sim.r, rendezvous_deadline(sim.r));
+    sim_settle(&sim);
+    assert_int_equal(sim.members[0].status, HEARTH_TIMEOUT);
+    assert_int_equal(sim.members[0].error.rank, 1);
+    assert_non_null(strstr(sim.members[0].error.text, "process 71 on host1"));
+    rendezvous_conn_closed(sim.r, conn, sim.now_ns);
+    sim_close(&sim);
 }
 
 TEST(garbage_closes_its_connection_only)
 {
-    static struct sim s;
     uint8_t bytes[600];
 
-    sim_open(&s, 2, 1);
-    struct sim_member *m = sim_add(&s, 2, 0);
-    member_dial(&s, m);
-    sim_settle(&s);
+    sim_open(&sim, 2, 1);
+    struct sim_member *m = sim_add(&sim, 2, 0);
+    member_dial(&sim, m);
+    sim_settle(&sim);
     for (int round = 0; round < 200; round++) {
         int conn;
         for (size_t i = 0; i < sizeof bytes; i++)
-            bytes[i] = (uint8_t)prng_u64(&s.prng);
+            bytes[i] = (uint8_t)prng_u64(&sim.prng);
         if (round % 2) /* looks good at first */
             memcpy(bytes, (uint8_t[]){'H', 'M', MESSAGE_VERSION, MEETING_REGISTER, 100, 0, 0, 0}, 8);
-        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-        rendezvous_input(s.r, conn, bytes, sizeof bytes, s.now_ns);
-        assert_true(rendezvous_conn_gone(s.r, conn));
-        rendezvous_conn_closed(s.r, conn, s.now_ns);
+        assert_int_equal(rendezvous_conn_open(sim.r, &somewhere, sim.now_ns, &conn), HEARTH_OK);
+        rendezvous_input(sim.r, conn, bytes, sizeof bytes, sim.now_ns);
+        assert_true(rendezvous_conn_gone(sim.r, conn));
+        rendezvous_conn_closed(sim.r, conn, sim.now_ns);
     }
-    member_dial(&s, sim_add(&s, 2, 1));
-    sim_settle(&s);
-    check_agreed(&s, 2);
-    sim_close(&s);
+    member_dial(&sim, sim_add(&sim, 2, 1));
+    sim_settle(&sim);
+    check_agreed(&sim, 2);
+    sim_close(&sim);
 }
 
 /* Strangers are bounded by connect/half_open.h; here come only connections whose first message is there. */
 TEST(refused_connections_are_bounded_in_number_and_time)
 {
-    static struct sim s;
     struct rendezvous_client stray;
     int conn, first = -1;
 
-    sim_open(&s, 2, 1);
-    struct sim_member *m = sim_add(&s, 2, 0), *other = sim_add(&s, 2, 1);
+    sim_open(&sim, 2, 1);
+    struct sim_member *m = sim_add(&sim, 2, 0), *other = sim_add(&sim, 2, 1);
     other->setup.job = "other";
-    member_dial(&s, m);
-    sim_settle(&s);
+    member_dial(&sim, m);
+    sim_settle(&sim);
     assert_int_equal(rendezvous_client_init(&stray, &other->setup, 1), HEARTH_OK);
-    for (int i = 1; i < rendezvous_limit(s.r); i++) {
-        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-        rendezvous_client_begin(&stray, s.now_ns);
+    for (int i = 1; i < rendezvous_limit(sim.r); i++) {
+        assert_int_equal(rendezvous_conn_open(sim.r, &somewhere, sim.now_ns, &conn), HEARTH_OK);
+        rendezvous_client_begin(&stray, sim.now_ns);
         struct iovec out = rendezvous_client_output(&stray);
-        rendezvous_input(s.r, conn, out.iov_base, out.iov_len, s.now_ns);
+        rendezvous_input(sim.r, conn, out.iov_base, out.iov_len, sim.now_ns);
         first = first < 0 ? conn : first;
-        assert_true(rendezvous_conn_gone(s.r, first) == (i + 1 == rendezvous_limit(s.r)));
+        assert_true(rendezvous_conn_gone(sim.r, first) == (i + 1 == rendezvous_limit(sim.r)));
     }
     rendezvous_client_fini(&stray);
     int one_more;
-    assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &one_more), HEARTH_LIMIT);
-    assert_false(rendezvous_conn_gone(s.r, m->conn));
-    assert_true(rendezvous_deadline(s.r) == START_NS + RENDEZVOUS_LEAVE_NS);
-    rendezvous_tick(s.r, START_NS + RENDEZVOUS_LEAVE_NS);
-    for (int i = 0; i < rendezvous_limit(s.r); i++) {
-        assert_true(rendezvous_conn_gone(s.r, i) == (i != m->conn));
+    assert_int_equal(rendezvous_conn_open(sim.r, &somewhere, sim.now_ns, &one_more), HEARTH_LIMIT);
+    assert_false(rendezvous_conn_gone(sim.r, m->conn));
+    assert_true(rendezvous_deadline(sim.r) == START_NS + RENDEZVOUS_LEAVE_NS);
+    rendezvous_tick(sim.r, START_NS + RENDEZVOUS_LEAVE_NS);
+    for (int i = 0; i < rendezvous_limit(sim.r); i++) {
+        assert_true(rendezvous_conn_gone(sim.r, i) == (i != m->conn));
         if (i != m->conn)
-            rendezvous_conn_closed(s.r, i, s.now_ns);
+            rendezvous_conn_closed(sim.r, i, sim.now_ns);
     }
-    member_dial(&s, sim_add(&s, 2, 1));
-    sim_settle(&s);
+    member_dial(&sim, sim_add(&sim, 2, 1));
+    sim_settle(&sim);
     assert_int_equal(m->status, HEARTH_OK);
-    assert_int_equal(s.members[2].status, HEARTH_OK);
-    sim_close(&s);
+    assert_int_equal(sim.members[2].status, HEARTH_OK);
+    sim_close(&sim);
 }
 
 /* A member that has a key, and comes through this kind of connection. */
@@ -495,108 +485,101 @@ static void refused(const struct sim *s, const struct sim_member *m, int status,
 
 TEST(the_secret_is_handed_out_to_neighbours)
 {
-    static struct sim s;
-
-    sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
-    struct sim_member *stray = sim_add_keyed(&s, 2, &neighbour);
+    sim_open_for(&sim, 2, 1, &(struct demand){.handed = true});
+    struct sim_member *stray = sim_add_keyed(&sim, 2, &neighbour);
     stray->setup.self.id.node = (struct node_id){{0}}; /* it is plain */
-    rendezvous_client_begin(&stray->client, s.now_ns);
-    sim_settle(&s);
-    refused(&s, stray, HEARTH_MISMATCH, "the others encrypt, process 70 on host0 is plain");
-    assert_int_equal(s.notes.warnings, 1);
+    rendezvous_client_begin(&stray->client, sim.now_ns);
+    sim_settle(&sim);
+    refused(&sim, stray, HEARTH_MISMATCH, "the others encrypt, process 70 on host0 is plain");
+    assert_int_equal(sim.notes.warnings, 1);
 
-    struct sim_member *far = sim_add_keyed(&s, 2, &somewhere); /* never, whatever made it come here */
-    sim_settle(&s);
+    struct sim_member *far = sim_add_keyed(&sim, 2, &somewhere); /* never, whatever made it come here */
+    sim_settle(&sim);
     assert_false(far->client.has_secret);
-    member_hang_up(&s, far);
+    member_hang_up(&sim, far);
 
     for (int i = 0; i < 2; i++)
-        (void)sim_add_keyed(&s, 2, &neighbour);
-    sim_settle(&s);
+        (void)sim_add_keyed(&sim, 2, &neighbour);
+    sim_settle(&sim);
     for (int i = 2; i < 4; i++) {
-        assert_int_equal(s.members[i].status, HEARTH_OK);
-        assert_true(s.members[i].client.has_secret);
-        assert_memory_equal(s.members[i].client.secret, secret, SECRET_LEN);
+        assert_int_equal(sim.members[i].status, HEARTH_OK);
+        assert_true(sim.members[i].client.has_secret);
+        assert_memory_equal(sim.members[i].client.secret, secret, SECRET_LEN);
         for (int k = 0; k < 2; k++)
-            assert_int_equal(s.members[i].client.roster.members[k].id.node.bytes[9], 3 + k);
+            assert_int_equal(sim.members[i].client.roster.members[k].id.node.bytes[9], 3 + k);
     }
-    sim_close(&s);
+    sim_close(&sim);
 }
 
 TEST(a_secret_where_none_is_expected_is_refused)
 {
-    static struct sim s;
-
     for (int handed = 0; handed < 2; handed++) {
-        sim_open_for(&s, 2, 1, &(struct demand){.handed = handed});
-        struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
+        sim_open_for(&sim, 2, 1, &(struct demand){.handed = handed});
+        struct sim_member *m = sim_add_keyed(&sim, 2, &neighbour);
         m->client.wants_secret = !handed;
         if (!handed)
             m->setup.self.id.node = (struct node_id){{0}};
-        rendezvous_client_begin(&m->client, s.now_ns);
-        sim_settle(&s);
-        refused(&s, m, HEARTH_MISMATCH, handed ? "others encrypt" : "others are plain");
-        sim_close(&s);
+        rendezvous_client_begin(&m->client, sim.now_ns);
+        sim_settle(&sim);
+        refused(&sim, m, HEARTH_MISMATCH, handed ? "others encrypt" : "others are plain");
+        sim_close(&sim);
     }
 }
 
 TEST(another_secret_is_refused)
 {
-    static struct sim s;
-
-    sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
-    struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
-    struct credentials *other = person(&s.heap, 9, m->setup.self.id.instance);
+    sim_open_for(&sim, 2, 1, &(struct demand){.handed = true});
+    struct sim_member *m = sim_add_keyed(&sim, 2, &neighbour);
+    struct credentials *other = person(&sim.heap, 9, m->setup.self.id.instance);
     m->setup.credentials = other;
-    rendezvous_client_begin(&m->client, s.now_ns);
-    sim_settle(&s);
-    refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
-    assert_int_equal(s.notes.warnings, 1);
+    rendezvous_client_begin(&m->client, sim.now_ns);
+    sim_settle(&sim);
+    refused(&sim, m, HEARTH_MISMATCH, "hearth join TOKEN");
+    assert_int_equal(sim.notes.warnings, 1);
 
     uint8_t out[MESSAGE_HEADER_LEN + MEETING_WELCOME_MAX]; /* and if the rendezvous does not see it */
     struct meeting_welcome welcome = {.present = 1, .size = 2, .has_secret = true};
-    rendezvous_client_begin(&m->client, s.now_ns);
+    rendezvous_client_begin(&m->client, sim.now_ns);
     size_t len = meeting_welcome_encode(&welcome, out + MESSAGE_HEADER_LEN, MEETING_WELCOME_MAX);
     message_seal(MEETING_WELCOME, out + MESSAGE_HEADER_LEN, len, NULL, 0, out);
     m->status = rendezvous_client_input(&m->client, out, sizeof out, &m->error);
-    refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
+    refused(&sim, m, HEARTH_MISMATCH, "hearth join TOKEN");
     credentials_close(other);
-    sim_close(&s);
+    sim_close(&sim);
 }
 
 /* A node that has the secret claims to be another: only its connection is refused. */
 TEST(a_member_cannot_speak_for_another)
 {
-    static struct sim s;
     struct heap heap;
     struct credentials *own;
 
     heap_init(&heap, 0);
     own = person(&heap, 1, 1);
-    sim_open_for(&s, 2, 1, &(struct demand){.credentials = own});
+    sim_open_for(&sim, 2, 1, &(struct demand){.credentials = own});
     struct identity proven[4];
-    struct sim_member *first = sim_add_proven(&s, &proven[0]);
-    sim_settle(&s);
+    struct sim_member *first = sim_add_proven(&sim, &proven[0]);
+    sim_settle(&sim);
     for (int i = 0; i < 3; i++) {
-        struct sim_member *eve = i < 2 ? sim_add_proven(&s, &proven[1 + i])
-                                       : sim_add_keyed(&s, 2, &somewhere); /* which has proven nothing */
+        struct sim_member *eve = i < 2 ? sim_add_proven(&sim, &proven[1 + i])
+                                       : sim_add_keyed(&sim, 2, &somewhere); /* which has proven nothing */
         if (i == 0)
             eve->setup.self.id.node = first->setup.self.id.node;
         if (i == 1)
             eve->setup.self.id.instance = 1;
-        rendezvous_client_begin(&eve->client, s.now_ns);
-        sim_settle(&s);
-        refused(&s, eve, HEARTH_PROTOCOL, "speaks for another member");
+        rendezvous_client_begin(&eve->client, sim.now_ns);
+        sim_settle(&sim);
+        refused(&sim, eve, HEARTH_PROTOCOL, "speaks for another member");
     }
-    assert_int_equal(s.notes.lines, 3);
-    assert_int_equal(s.notes.warnings, 1);
-    struct sim_member *second = sim_add_proven(&s, &proven[3]);
+    assert_int_equal(sim.notes.lines, 3);
+    assert_int_equal(sim.notes.warnings, 1);
+    struct sim_member *second = sim_add_proven(&sim, &proven[3]);
     second->setup.self.id.instance = proven[3].instance = 1; /* at another node: another member */
-    rendezvous_client_begin(&second->client, s.now_ns);
-    sim_settle(&s);
+    rendezvous_client_begin(&second->client, sim.now_ns);
+    sim_settle(&sim);
     assert_int_equal(first->status, HEARTH_OK);
     assert_int_equal(second->status, HEARTH_OK);
-    sim_close(&s);
+    sim_close(&sim);
     credentials_close(own);
 }
 

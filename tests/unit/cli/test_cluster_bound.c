@@ -9,14 +9,14 @@
 #define SLOW 2e6
 
 static struct cluster_status status;
-static const char *ids[CLUSTER_MEMBERS_MAX];
+static struct hearth_member members[CLUSTER_MEMBERS_MAX];
 
 static void begin(int count)
 {
     status = (struct cluster_status){.count = count};
     for (int i = 0; i < count; i++) {
         snprintf(status.members[i].id, sizeof status.members[i].id, "%d", i);
-        ids[i] = status.members[i].id;
+        snprintf(members[i].id, sizeof members[i].id, "%d", i);
         for (int k = 0; k < count; k++)
             status.rate[i][k] = i == k ? 0 : FAST;
     }
@@ -24,7 +24,7 @@ static void begin(int count)
 
 static void assert_bound(int count, double narrowest, double s_per_byte)
 {
-    struct cluster_bound bound = cluster_bound(&status, ids, count);
+    struct cluster_bound bound = cluster_bound(&status, members, count);
     assert_true(bound.narrowest == narrowest);
     assert_true(fabs(bound.s_per_byte - s_per_byte) * SLOW < 1e-9);
 }
@@ -73,9 +73,9 @@ TEST(members_of_one_machine)
     status.rate[2][3] = status.rate[3][2] = 0;
     status.inside[2][3] = status.inside[3][2] = true;
     assert_bound(4, FAST, 2.0 * 2 / 3 / FAST);
-    ids[3] = ids[2]; /* another node of the same key: the machine's ways are known */
+    members[3] = members[2]; /* another node of the same key: the machine's ways are known */
     assert_bound(4, FAST, 2.0 * 2 / 3 / FAST);
-    ids[0] = ids[1] = ids[2];
+    members[0] = members[1] = members[2];
     assert_bound(4, 0, 0); /* there is one machine */
 }
 

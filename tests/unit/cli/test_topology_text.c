@@ -20,7 +20,7 @@ TEST(test_text)
                      "  1  nas     0.22     -     ?\n"
                      "  2  laptop     ?  5.60     -\n");
     assert_has(text, "ring  desk =94=> laptop =?=> nas =938=> desk\n"
-                     "      slowest way: desk -> laptop, 94 Mbit/s\n");
+                     "      slowest path: desk -> laptop, 94 Mbit/s\n");
     assert_has(text, "  0: desk, nas\n  1: laptop\n");
     json_decref(status);
 }
@@ -74,7 +74,7 @@ TEST(test_anything)
         assert_non_null(part);
         assert_true(json_is_null(json_object_get(part, "bottleneck")));
         if (i == 3)
-            assert_has(text, "no way of it is measured yet");
+            assert_has(text, "none of its paths is measured yet");
         json_decref(part);
         json_decref(status);
     }

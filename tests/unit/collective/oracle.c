@@ -104,6 +104,25 @@ static struct cell add(struct cell a, struct cell b)
 
 /* ---- calls ---- */
 
+struct plan_call call_of(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
+{
+    return (struct plan_call){.kind = kind,
+                              .algo = algo,
+                              .size = size,
+                              .count = kind == PLAN_BARRIER ? 0 : count,
+                              .raw_len = 4,
+                              .acc_len = 4,
+                              .chunk_bytes = 1 << 20,
+                              .window_bytes = 1 << 20};
+}
+
+void write_ok(const struct plan_call *call, struct heap *heap, struct plan *plan)
+{
+    struct error error;
+    if (plan_write(call, heap, plan, &error) != HEARTH_OK)
+        fail_msg("%s of %d, rank %d: %s", plan_kind_name(call->kind), call->size, call->rank, error.text);
+}
+
 struct plan_call trial_call(const struct trial *t, int rank, size_t *column)
 {
     struct plan_call call = t->call;
@@ -139,12 +158,10 @@ struct plan_call trial_call(const struct trial *t, int rank, size_t *column)
 static void plans_write(struct game *game)
 {
     size_t *column = calloc((size_t)game->size, sizeof *column);
-    struct error error;
 
     for (int r = 0; r < game->size; r++) {
         struct plan_call call = trial_call(game->trial, r, column);
-        if (plan_write(&call, &game->heap, &game->players[r].plan, &error) != HEARTH_OK)
-            fail_msg("%s: rank %d: %s", trial_name(game->trial), r, error.text);
+        write_ok(&call, &game->heap, &game->players[r].plan);
     }
     free(column);
 }

@@ -5,6 +5,11 @@
 #include "collective/dryrun.h"
 #include "collective/planners.h"
 
+/* A call of 4-byte elements, in chunks and a window of 1 MiB; a barrier has none. */
+struct plan_call call_of(enum plan_kind kind, enum hearth_algo algo, int size, size_t count);
+/* Writes the plan of the call's member, or fails the test. */
+void write_ok(const struct plan_call *call, struct heap *heap, struct plan *plan);
+
 /* One call, made by all members. */
 struct trial {
     struct plan_call call; /* rank and counts are filled in for each member */

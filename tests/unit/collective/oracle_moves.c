@@ -117,12 +117,10 @@ static void check_order(const struct cast *cast, int rank)
 static void plans_write(struct cast *cast)
 {
     size_t *column = calloc((size_t)cast->size, sizeof *column);
-    struct error error;
 
     for (int r = 0; r < cast->size; r++) {
         struct plan_call call = trial_call(cast->trial, r, column);
-        if (plan_write(&call, &cast->heap, &cast->plans[r], &error) != HEARTH_OK)
-            fail_msg("%s: rank %d: %s", trial_name(cast->trial), r, error.text);
+        write_ok(&call, &cast->heap, &cast->plans[r]);
         check_order(cast, r);
     }
     free(column);

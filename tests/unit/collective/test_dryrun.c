@@ -2,9 +2,7 @@
 /* Times that can be computed by hand, plans that do not fit each other, and the two large runs. */
 #include <math.h>
 
-#include "collective/dryrun.h"
-#include "collective/planners.h"
-#include "core/prng.h"
+#include "oracle.h"
 #include "support/suite.h"
 
 #define MEMBERS_MAX 16
@@ -14,12 +12,8 @@ static struct plan plans[MEMBERS_MAX];
 
 static void plans_write(struct plan_call *call)
 {
-    struct error error;
-    for (int r = 0; r < call->size; r++) {
-        call->rank = r;
-        if (plan_write(call, &heap, &plans[r], &error) != HEARTH_OK)
-            fail_msg("%s", error.text);
-    }
+    for (call->rank = 0; call->rank < call->size; call->rank++)
+        write_ok(call, &heap, &plans[call->rank]);
 }
 
 static void plans_free(int size)
@@ -29,16 +23,13 @@ static void plans_free(int size)
     assert_int_equal(heap.blocks, 0);
 }
 
-static struct plan_call call_of(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
+/* In chunks of 100 elements. */
+static struct plan_call small_call(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
 {
-    return (struct plan_call){.kind = kind,
-                              .algo = algo,
-                              .size = size,
-                              .count = count,
-                              .raw_len = 4,
-                              .acc_len = 4,
-                              .chunk_bytes = 400,
-                              .window_bytes = 40000};
+    struct plan_call call = call_of(kind, algo, size, count);
+    call.chunk_bytes = 400;
+    call.window_bytes = 40000;
+    return call;
 }
 
 /* 1 second a hop, 100 bytes a second, so that 100 elements take 4. */
@@ -71,7 +62,7 @@ static void near(double got, double expected)
 TEST(test_one_frame)
 {
     struct dry_net net = slow_net(1);
-    struct dry_result result = run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net);
+    struct dry_result result = run_ok(small_call(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net);
 
     near(result.time_s, 1 + 4);
     assert_int_equal(result.messages, 1);
@@ -79,9 +70,9 @@ TEST(test_one_frame)
     assert_int_equal(result.bytes_sent_max, 400);
     assert_int_equal(result.hops, 1);
     net.inside.overhead_s = 0.5;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4);
+    near(run_ok(small_call(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4);
     net.inside.gamma_s = 0.01;
-    near(run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4 + 4);
+    near(run_ok(small_call(PLAN_REDUCE, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4 + 4);
 }
 
 /* A port does one thing after the other, out and in, each frame with its overhead. */
@@ -90,16 +81,16 @@ TEST(test_ports)
     struct dry_net net = slow_net(1);
 
     net.inside.overhead_s = 0.25;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 4 * (0.25 + 4) + 1);
-    near(run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 0.25 + 1 + 4 * 4);
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_RING, 5, 100), &net).time_s, 4 * (0.25 + 1 + 4));
+    near(run_ok(small_call(PLAN_BROADCAST, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 4 * (0.25 + 4) + 1);
+    near(run_ok(small_call(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 0.25 + 1 + 4 * 4);
+    near(run_ok(small_call(PLAN_BROADCAST, HEARTH_ALGO_RING, 5, 100), &net).time_s, 4 * (0.25 + 1 + 4));
 }
 
 /* With one slot a frame must have been taken before the next may go; with more the wire is kept full. */
 TEST(test_slots)
 {
     struct dry_net net = slow_net(1);
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 1000);
+    struct plan_call call = small_call(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 1000);
 
     near(run_ok(call, &net).time_s, 10 * (1 + 4));
     net.slots = 2;
@@ -110,7 +101,7 @@ TEST(test_slots)
 TEST(test_window)
 {
     struct dry_net net = slow_net(64);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_STAR, 2, 1000);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_STAR, 2, 1000);
 
     near(run_ok(call, &net).time_s, 1 + 10 * 4 + 4 + 1);
     call.window_bytes = 400;
@@ -125,7 +116,7 @@ TEST(test_hosts)
     net.across.alpha_s = 10;
     net.across.bytes_per_s = 10;
     net.host = host;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_RING, 3, 100), &net).time_s, 1 + 4 + 10 + 40);
+    near(run_ok(small_call(PLAN_BROADCAST, HEARTH_ALGO_RING, 3, 100), &net).time_s, 1 + 4 + 10 + 40);
 }
 
 /* The processor is busy with one combination after the other; loading costs nothing. */
@@ -135,7 +126,7 @@ TEST(test_work)
 
     net.inside.bytes_per_s = 1e12;
     net.inside.gamma_s = 0.01;
-    struct dry_result result = run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net);
+    struct dry_result result = run_ok(small_call(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net);
     assert_true(fabs(result.time_s - (1 + 4 * 4)) < 1e-6);
 }
 
@@ -148,12 +139,12 @@ TEST(test_lent_sums)
     struct dry_net net = slow_net(1);
     double sent_at = 1 + 4 + 100, left_at = sent_at + 40;
 
-    near(run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_HALVING, 4, 100), &net).time_s,
+    near(run_ok(small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_HALVING, 4, 100), &net).time_s,
          (1 + 2) + (1 + 1) + (1 + 1) + (1 + 2));
     net.host = host;
     net.inside.gamma_s = 0.25;
     net.across = (struct link_cost){.alpha_s = 10, .bytes_per_s = 10};
-    near(run_ok(call_of(PLAN_SCAN, HEARTH_ALGO_TREE, 5, 100), &net).time_s, left_at + 100);
+    near(run_ok(small_call(PLAN_SCAN, HEARTH_ALGO_TREE, 5, 100), &net).time_s, left_at + 100);
 }
 
 static void count_sends(void *arg, int rank, uint64_t lane, const struct move *move)
@@ -175,7 +166,7 @@ TEST(test_fence)
 
     net.observer = count_sends;
     net.observer_arg = &sends;
-    run_ok(call_of(PLAN_EXCLUSIVE_SCAN, HEARTH_ALGO_RING, 2, 300), &net);
+    run_ok(small_call(PLAN_EXCLUSIVE_SCAN, HEARTH_ALGO_RING, 2, 300), &net);
     assert_int_equal(-1 - sends, 3);
 }
 
@@ -183,13 +174,13 @@ TEST(test_fence)
 TEST(test_all_to_all_spreads)
 {
     struct dry_net net = slow_net(1);
-    near(run_ok(call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 8, 100), &net).time_s, 1 + 7 * 4);
+    near(run_ok(small_call(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 8, 100), &net).time_s, 1 + 7 * 4);
 }
 
 TEST(test_same_again)
 {
     struct dry_net net = slow_net(2);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_HIERARCHICAL, 11, 2500);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_HIERARCHICAL, 11, 2500);
     const int host[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0};
 
     call.host = net.host = host;
@@ -231,7 +222,7 @@ TEST(test_canonical_order)
         for (uint32_t slots = 1; slots < 9; slots += 3) {
             struct log log = {.window = 3};
             struct dry_net net = slow_net(slots);
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, (enum hearth_algo)algo, 9, 9 * 100 * 11);
+            struct plan_call call = small_call(PLAN_ALL_REDUCE, (enum hearth_algo)algo, 9, 9 * 100 * 11);
             struct dry_result result;
             struct error error;
 
@@ -264,54 +255,52 @@ static void refused(int size, const struct dry_net *net, int status, const char 
     plans_free(size);
 }
 
+/* With one slot; the plans are right again after it. */
+static void misfit(struct plan_call *call, const char *words)
+{
+    struct dry_net net = slow_net(1);
+    refused(call->size, &net, HEARTH_PROTOCOL, words);
+    plans_write(call);
+}
+
 TEST(test_misfits)
 {
-    struct dry_net net = slow_net(1), no_slot = slow_net(0);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 30);
+    struct dry_net no_slot = slow_net(0);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 30);
 
     plans_write(&call);
     plans[1].moves[1].from_step = 9;
-    refused(3, &net, HEARTH_PROTOCOL,
-            "rank 1, lane 0, move 1 (recv_reduce_send) gets the frame of another step: from rank 0, step 0");
-    plans_write(&call);
+    misfit(&call,
+           "rank 1, lane 0, move 1 (recv_reduce_send) gets the frame of another step: from rank 0, step 0");
     plans[2].count = 33;
-    refused(3, &net, HEARTH_PROTOCOL, "gets a frame of another length: from rank");
-    plans_write(&call);
+    misfit(&call, "gets a frame of another length: from rank");
     plans[0].move_count--; /* never takes its last frame */
-    refused(3, &net, HEARTH_PROTOCOL, "rank 0 never takes the frame of lane 0, step 3, from rank 2");
-    plans_write(&call);
+    misfit(&call, "rank 0 never takes the frame of lane 0, step 3, from rank 2");
     plans[1].move_count = 2; /* stops half way */
-    refused(3, &net, HEARTH_PROTOCOL, "waits for ever: to send to rank 1, step 2");
-    plans_write(&call);
+    misfit(&call, "waits for ever: to send to rank 1, step 2");
     plans[0].moves[1].to_step = 0; /* as the one before */
-    refused(3, &net, HEARTH_PROTOCOL,
-            "rank 0, move 1: its step is not after the one before on the same link");
-    plans_write(&call);
+    misfit(&call, "rank 0, move 1: its step is not after the one before on the same link");
     plans[0].moves[0].to = 0;
-    refused(3, &net, HEARTH_PROTOCOL, "rank 0, move 0: it sends to nobody");
-    plans_write(&call);
+    misfit(&call, "rank 0, move 0: it sends to nobody");
     plans[0].moves[1].from = 3;
-    refused(3, &net, HEARTH_PROTOCOL, "rank 0, move 1: it receives from nobody");
-    plans_write(&call);
+    misfit(&call, "rank 0, move 1: it receives from nobody");
     plans[0].moves[1].part = 3;
-    refused(3, &net, HEARTH_PROTOCOL, "its parts are not there");
-    plans_write(&call);
+    misfit(&call, "its parts are not there");
     plans[1].rank = 2;
-    refused(3, &net, HEARTH_PROTOCOL, "plan 1 is that of rank 2");
-    plans_write(&call);
+    misfit(&call, "plan 1 is that of rank 2");
     refused(3, &no_slot, HEARTH_INVALID, "slot");
-    call = call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 10);
+    call = small_call(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 10);
     plans_write(&call);
     plans[0].moves[0].bits = MOVE_COPY;
-    refused(2, &net, HEARTH_PROTOCOL,
-            "move 0 (recv) waits for a frame that is never sent: from rank 0, step 0");
+    misfit(&call, "move 0 (recv) waits for a frame that is never sent: from rank 0, step 0");
+    plans_free(2);
 }
 
 /* Both want to receive before they send. */
 TEST(test_deadlock)
 {
     struct dry_net net = slow_net(4);
-    struct plan_call call = call_of(PLAN_BARRIER, HEARTH_ALGO_EXCHANGE, 2, 0);
+    struct plan_call call = small_call(PLAN_BARRIER, HEARTH_ALGO_EXCHANGE, 2, 0);
 
     plans_write(&call);
     for (int r = 0; r < 2; r++) {
@@ -326,7 +315,7 @@ TEST(test_deadlock)
 TEST(test_deadlock_of_slots)
 {
     struct dry_net net = slow_net(1);
-    struct plan_call call = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 2, 100);
+    struct plan_call call = small_call(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 2, 100);
 
     plans_write(&call);
     for (int r = 0; r < 2; r++) { /* two frames each way before anything is taken: one slot is not enough */
@@ -368,7 +357,7 @@ TEST(test_progress)
 {
     struct watch watch = {.limit = 1};
     struct dry_net net = slow_net(4);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 16, 1600 * 100);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 16, 1600 * 100);
     struct dry_result result;
     struct error error;
 
@@ -386,7 +375,7 @@ TEST(test_progress)
 TEST(test_no_memory)
 {
     struct dry_net net = slow_net(8);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_EXCHANGE, 16, 500);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_EXCHANGE, 16, 500);
     struct dry_result result;
     struct error error;
     int status = HEARTH_NO_MEMORY;
@@ -407,29 +396,27 @@ TEST(test_no_memory)
 TEST(test_nothing_to_do)
 {
     struct dry_net net = slow_net(1);
-    struct dry_result result = run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 0), &net);
+    struct dry_result result = run_ok(small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 0), &net);
 
     assert_int_equal(result.messages, 0);
     near(result.time_s, 0);
-    near(run_ok(call_of(PLAN_BARRIER, HEARTH_ALGO_TREE, 1, 0), &net).time_s, 0);
-    near(run_ok(call_of(PLAN_BARRIER, HEARTH_ALGO_HALVING, 9, 0), &net).time_s, 4);
+    near(run_ok(small_call(PLAN_BARRIER, HEARTH_ALGO_TREE, 1, 0), &net).time_s, 0);
+    near(run_ok(small_call(PLAN_BARRIER, HEARTH_ALGO_HALVING, 9, 0), &net).time_s, 4);
 }
 
 /* ---- large ---- */
 
 static struct dry_result run_large(enum hearth_algo algo, int size, size_t count, const struct dry_net *net)
 {
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, algo, size, count);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, algo, size, count);
     struct plan *many = calloc((size_t)size, sizeof *many);
     struct dry_result result;
     struct error error;
 
     call.chunk_bytes = 262144;
     call.window_bytes = 4194304;
-    for (int r = 0; r < size; r++) {
-        call.rank = r;
-        assert_int_equal(plan_write(&call, &heap, &many[r], &error), HEARTH_OK);
-    }
+    for (call.rank = 0; call.rank < size; call.rank++)
+        write_ok(&call, &heap, &many[call.rank]);
     if (dryrun(many, size, net, &heap, &result, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     for (int r = 0; r < size; r++)

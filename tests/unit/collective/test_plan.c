@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting buffers, ranges, names, hashes, and calls that are refused. */
-#include "collective/planners.h"
 #include "core/prng.h"
+#include "oracle.h"
 #include "support/suite.h"
 
 static struct heap heap;
 
-static struct plan_call call_of(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
+/* In chunks of 16 elements, four to a window. */
+static struct plan_call small_call(enum plan_kind kind, enum hearth_algo algo, int size, size_t count)
 {
-    return (struct plan_call){.kind = kind,
-                              .algo = algo,
-                              .size = size,
-                              .count = count,
-                              .raw_len = 4,
-                              .acc_len = 4,
-                              .chunk_bytes = 64,
-                              .window_bytes = 256};
-}
-
-static void write_ok(const struct plan_call *call, struct plan *plan)
-{
-    struct error error;
-    if (plan_write(call, &heap, plan, &error) != HEARTH_OK)
-        fail_msg("%s", error.text);
+    struct plan_call call = call_of(kind, algo, size, count);
+    call.chunk_bytes = 64;
+    call.window_bytes = 256;
+    return call;
 }
 
 static void refused(const struct plan_call *call, int status, const char *words)
@@ -65,10 +55,10 @@ TEST(test_even_covers)
     for (int size = 1; size <= 17; size++)
         for (size_t count = 0; count < 600; count += count < 40 ? 1 : 37) {
             struct plan plan;
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, size, count);
+            struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, size, count);
             call.rank = size - 1;
             call.chunk_bytes = 1 + count % 50;
-            write_ok(&call, &plan);
+            write_ok(&call, &heap, &plan);
             check_cover(&plan);
             assert_true(plan.frame_bytes <= call.chunk_bytes || plan.frame_bytes <= 4);
             plan_fini(&plan);
@@ -87,9 +77,9 @@ TEST(test_even_huge)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int size = 1; size <= 64; size += 9) {
             struct plan plan;
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_DIRECT, size, counts[i]);
+            struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_DIRECT, size, counts[i]);
             call.chunk_bytes = i % 2 == 0 ? 4 : 262144;
-            write_ok(&call, &plan);
+            write_ok(&call, &heap, &plan);
             assert_int_equal(plan_range(&plan, SIDE_IN, 0, 0, 1).offset, 0);
             struct range last = plan_range(&plan, SIDE_IN, plan.lanes - 1, plan.parts - 1, 1);
             assert_int_equal(last.offset + last.count, counts[i]);
@@ -115,11 +105,11 @@ TEST(test_given_covers)
 {
     const size_t counts[] = {0, 17, 1, 0, 64, 16, 5, 0};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 8, 0);
+    struct plan_call call = small_call(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 8, 0);
 
     call.in_counts = counts;
     call.rank = 4;
-    write_ok(&call, &plan);
+    write_ok(&call, &heap, &plan);
     assert_int_equal(plan.chunk_count, 16);
     assert_int_equal(plan.lanes, 4);
     size_t at = 0;
@@ -141,10 +131,10 @@ TEST(test_given_huge)
 {
     const size_t big = ((size_t)1 << 40) + 3, counts[] = {big, 0, big - 1, 7};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_DIRECT, 4, 0);
+    struct plan_call call = small_call(PLAN_ALL_GATHER, HEARTH_ALGO_DIRECT, 4, 0);
 
     call.out_counts = counts;
-    write_ok(&call, &plan);
+    write_ok(&call, &heap, &plan);
     assert_int_equal(plan.lanes, (big + 15) / 16);
     struct range last = plan_range(&plan, SIDE_OUT, plan.lanes - 1, 0, 1);
     assert_int_equal(last.offset + last.count, big);
@@ -175,9 +165,9 @@ TEST(test_lanes)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (int rank = 0; rank < table[i].size; rank++) {
             struct plan plan;
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, table[i].algo, table[i].size, table[i].count);
+            struct plan_call call = small_call(PLAN_ALL_REDUCE, table[i].algo, table[i].size, table[i].count);
             call.rank = rank;
-            write_ok(&call, &plan);
+            write_ok(&call, &heap, &plan);
             assert_int_equal(plan.lanes, table[i].lanes);
             assert_int_equal(plan.window, table[i].window);
             plan_fini(&plan);
@@ -187,24 +177,21 @@ TEST(test_lanes)
 /* 16-bit elements: a frame of sums counts 4 bytes an element, one of elements 2. */
 TEST(test_lanes_half)
 {
-    struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_TREE, 4, 32);
+    static const struct {
+        enum hearth_algo algo;
+        size_t count;
+        uint64_t lanes;
+    } table[] = {{HEARTH_ALGO_TREE, 32, 2}, {HEARTH_ALGO_STAR, 32, 1}, {HEARTH_ALGO_RING, 64, 1}};
 
-    call.raw_len = 2;
-    write_ok(&call, &plan);
-    assert_int_equal(plan.lanes, 2);
-    plan_fini(&plan);
-    call.algo = HEARTH_ALGO_STAR;
-    write_ok(&call, &plan);
-    assert_int_equal(plan.lanes, 1);
-    assert_int_equal(plan.frame_bytes, 64);
-    plan_fini(&plan);
-    call.algo = HEARTH_ALGO_RING;
-    call.count = 64;
-    write_ok(&call, &plan);
-    assert_int_equal(plan.lanes, 1);
-    assert_int_equal(plan.frame_bytes, 64);
-    plan_fini(&plan);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct plan plan;
+        struct plan_call call = small_call(PLAN_ALL_REDUCE, table[i].algo, 4, table[i].count);
+        call.raw_len = 2;
+        write_ok(&call, &heap, &plan);
+        assert_int_equal(plan.lanes, table[i].lanes);
+        assert_int_equal(plan.frame_bytes, 64);
+        plan_fini(&plan);
+    }
 }
 
 /* Lanes and window are the same on all members, whatever each of them does. */
@@ -216,15 +203,14 @@ TEST(test_members_agree)
         for (int algo = 1; algo < ALGO_COUNT; algo++) {
             struct plan plan, first = {.lanes = 0};
             for (int rank = 0; rank < 5; rank++) {
-                struct plan_call call = call_of((enum plan_kind)kind, (enum hearth_algo)algo, 5, 1001);
+                struct plan_call call = small_call((enum plan_kind)kind, (enum hearth_algo)algo, 5, 1001);
                 call.rank = rank;
                 call.host = host;
-                call.count = kind == PLAN_BARRIER ? 0 : 1001;
                 call.in_counts = kind == PLAN_REDUCE_SCATTER ? counts : NULL;
                 call.out_counts = kind == PLAN_ALL_GATHER ? counts : NULL;
                 if (!planner_can(planner_of(call.algo), &call))
                     break;
-                write_ok(&call, &plan);
+                write_ok(&call, &heap, &plan);
                 if (rank == 0)
                     first = plan;
                 assert_int_equal(plan.lanes, first.lanes);
@@ -240,14 +226,14 @@ TEST(test_gatherv_members_differ)
 {
     const size_t counts[] = {400, 10, 90};
     struct plan root, other;
-    struct plan_call call = call_of(PLAN_GATHER, HEARTH_ALGO_DIRECT, 3, 0);
+    struct plan_call call = small_call(PLAN_GATHER, HEARTH_ALGO_DIRECT, 3, 0);
 
     call.out_counts = counts;
-    write_ok(&call, &root);
+    write_ok(&call, &heap, &root);
     call.out_counts = NULL;
     call.rank = 2;
     call.count = 90;
-    write_ok(&call, &other);
+    write_ok(&call, &heap, &other);
     assert_int_equal(root.lanes, 25);
     assert_int_equal(other.lanes, 6);
     for (uint64_t lane = 0; lane < root.lanes; lane++) {
@@ -314,10 +300,10 @@ TEST(test_ring_words)
                                         "recv_copy_send",
                                         "recv"};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100);
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100);
     char text[64];
 
-    write_ok(&call, &plan);
+    write_ok(&call, &heap, &plan);
     assert_int_equal(plan.move_count, 7);
     for (uint32_t i = 0; i < 7; i++) {
         move_name(&plan.moves[i], text, sizeof text);
@@ -331,7 +317,7 @@ TEST(test_ring_words)
 TEST(test_hash)
 {
     const int host[] = {0, 0, 1, 1}, other[] = {0, 1, 0, 1};
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100), changed[6];
+    struct plan_call call = small_call(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100), changed[6];
     uint64_t hash = plan_hash(&call);
 
     for (int i = 0; i < 6; i++)
@@ -357,7 +343,7 @@ TEST(test_hash)
 TEST(test_refused)
 {
     const size_t counts[] = {SIZE_MAX / 2, SIZE_MAX / 2, 1, 1}, fine[] = {1, 2, 3, 4}, other[] = {2, 2, 3, 4};
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_TREE, 4, 10), bad = call;
+    struct plan_call call = small_call(PLAN_BROADCAST, HEARTH_ALGO_TREE, 4, 10), bad = call;
 
     bad.root = 4;
     refused(&bad, HEARTH_INVALID, "root 4 is not in a group of 4");
@@ -383,23 +369,24 @@ TEST(test_refused)
     bad = call;
     bad.count = SIZE_MAX / 4;
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 4, SIZE_MAX / 8);
+    bad = small_call(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 4, SIZE_MAX / 8);
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 4, 0);
+    bad = small_call(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 4, 0);
     bad.in_counts = counts;
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 4, 0);
+    bad = small_call(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 4, 0);
     bad.in_counts = fine;
     refused(&bad, HEARTH_INVALID, "one side only");
     bad.out_counts = other;
     refused(&bad, HEARTH_INVALID, "gives itself");
-    bad = call_of(PLAN_BARRIER, HEARTH_ALGO_TREE, 4, 3);
+    bad = small_call(PLAN_BARRIER, HEARTH_ALGO_TREE, 4, 3);
+    bad.count = 3;
     refused(&bad, HEARTH_INVALID, "barrier");
 }
 
 TEST(test_unsupported)
 {
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_EXCHANGE, 4, 10);
+    struct plan_call call = small_call(PLAN_BROADCAST, HEARTH_ALGO_EXCHANGE, 4, 10);
 
     refused(&call, HEARTH_UNSUPPORTED,
             "broadcast of 4 members does not go by exchange; it goes by ring, tree, star");
@@ -410,10 +397,10 @@ TEST(test_unsupported)
     call.rank_order = true;
     refused(&call, HEARTH_UNSUPPORTED,
             "in rank order does not go by ring; it goes by direct, star, exchange");
-    call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 6, 1);
+    call = small_call(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 6, 1);
     refused(&call, HEARTH_UNSUPPORTED,
             "all_gather of 6 members does not go by halving; it goes by ring, direct");
-    call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 8, 5); /* 4 * 5 * 4 bytes are more than a chunk */
+    call = small_call(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 8, 5); /* 4 * 5 * 4 bytes are more than a chunk */
     refused(&call, HEARTH_UNSUPPORTED, "does not go by halving");
 }
 
@@ -423,8 +410,7 @@ TEST(test_no_memory)
     const int host[] = {0, 1, 1, 2, 2, 2, 0, 1, 2, 2};
     for (int algo = 1; algo < ALGO_COUNT; algo++)
         for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
-            struct plan_call call =
-                call_of((enum plan_kind)kind, (enum hearth_algo)algo, 10, kind == PLAN_BARRIER ? 0 : 99);
+            struct plan_call call = small_call((enum plan_kind)kind, (enum hearth_algo)algo, 10, 99);
             struct plan plan;
             struct error error;
             int status = HEARTH_NO_MEMORY;

@@ -26,24 +26,10 @@ static bool can(const struct trial *t)
 
 static bool is_given(enum plan_kind kind)
 {
-    return kind == PLAN_REDUCE_SCATTER || kind == PLAN_ALL_GATHER || kind == PLAN_GATHER ||
-           kind == PLAN_SCATTER || kind == PLAN_ALL_TO_ALL;
+    return split_of(kind) == SPLIT_GIVEN;
 }
 
 /* ---- what the headers of the planners promise ---- */
-
-static int ceil_log2(int n)
-{
-    int k = 0;
-    while (1 << k < n)
-        k++;
-    return k;
-}
-
-static int floor_log2(int n)
-{
-    return n > 0 ? ceil_log2(n + 1) - 1 : 0;
-}
 
 /* The deepest place of a binomial tree: the one with the most 1 bits. */
 static uint32_t tree_depth(uint64_t size)
@@ -85,7 +71,7 @@ static struct promise hierarchical_promise(const struct plan_call *call)
         depth = (int)up.hops > depth ? (int)up.hops : depth;
         hosts++;
     }
-    uint64_t h = (uint64_t)hosts, core = UINT64_C(1) << floor_log2(hosts), folded = h - core;
+    uint64_t h = (uint64_t)hosts, core = UINT64_C(1) << log2_floor(hosts), folded = h - core;
     size_t bytes = call->count * call->acc_len;
     p.hops = 2 * (uint32_t)depth;
     if (hosts > 2 && bytes * (folded > 0 ? 16 : 4) > call->chunk_bytes) {
@@ -93,16 +79,16 @@ static struct promise hierarchical_promise(const struct plan_call *call)
         p.acc += h - 1;
         p.hops += 2 * (uint32_t)(hosts - 1);
     } else {
-        p.acc += core * (uint64_t)floor_log2(hosts) + folded;
+        p.acc += core * (uint64_t)log2_floor(hosts) + folded;
         p.raw += folded;
-        p.hops += (uint32_t)floor_log2(hosts) + (folded > 0 ? 2 : 0);
+        p.hops += (uint32_t)log2_floor(hosts) + (folded > 0 ? 2 : 0);
     }
     return p;
 }
 
 static struct promise all_reduce_promise(const struct plan_call *call)
 {
-    uint64_t n = (uint64_t)call->size, core = UINT64_C(1) << floor_log2(call->size), folded = n - core;
+    uint64_t n = (uint64_t)call->size, core = UINT64_C(1) << log2_floor(call->size), folded = n - core;
     struct promise p = {0, 0, 0};
 
     switch (call->algo) {
@@ -115,7 +101,7 @@ static struct promise all_reduce_promise(const struct plan_call *call)
             return p;
         p.raw = (core - folded) * core / 2 / core + core - 1 + 2 * folded;
         p.acc = core - 1 - (core - folded) * core / 2 / core;
-        p.hops = 2 * (uint32_t)floor_log2(call->size) + (folded > 0 ? 2 : 0);
+        p.hops = 2 * (uint32_t)log2_floor(call->size) + (folded > 0 ? 2 : 0);
         return p;
     case HEARTH_ALGO_TREE:
         p = tree_way_up(n);
@@ -156,7 +142,7 @@ static struct promise scan_promise(const struct plan_call *call)
 static struct promise promise_of(const struct plan_call *call)
 {
     uint64_t n = (uint64_t)call->size;
-    uint32_t depth = call->algo == HEARTH_ALGO_TREE ? tree_depth(n) : (uint32_t)ceil_log2(call->size),
+    uint32_t depth = call->algo == HEARTH_ALGO_TREE ? tree_depth(n) : (uint32_t)log2_ceil(call->size),
              one = n > 1;
     struct promise nothing = {0, 0, 0};
 
@@ -248,7 +234,7 @@ static void check_promise(const struct trial *t, const struct dry_result *got)
     if (rooted && got->hops > 1)
         fail_msg("%s: %u hops", trial_name(t), got->hops);
     if (tree && !scan)
-        assert_true(got->hops <= 2 * (uint32_t)ceil_log2(call->size));
+        assert_true(got->hops <= 2 * (uint32_t)log2_ceil(call->size));
 }
 
 /* ---- trials ---- */
@@ -356,6 +342,13 @@ static void trials_given(struct prng *prng, enum plan_kind kind, enum hearth_alg
     free(drawn);
 }
 
+/* Set where a processor is emulated, which takes minutes. */
+static void skip_if_brief(void)
+{
+    if (getenv("HEARTH_TEST_BRIEF"))
+        skip();
+}
+
 static void trials_of_size(int size, uint64_t seed)
 {
     struct prng prng;
@@ -370,24 +363,23 @@ static void trials_of_size(int size, uint64_t seed)
         }
 }
 
-static void test_sizes_1_to_24(void **state)
+TEST(test_sizes_1_to_24)
 {
-    (void)state;
     for (int size = 1; size <= 24; size++)
         for (uint64_t seed = 0; seed < 2; seed++)
             trials_of_size(size, seed * 1000);
 }
 
-static void test_sizes_25_to_64(void **state)
+TEST(test_sizes_25_to_64)
 {
-    (void)state;
+    skip_if_brief();
     for (int size = 25; size <= 64; size++)
         trials_of_size(size, 5000);
 }
 
-static void test_sizes_100_127_128(void **state)
+TEST(test_sizes_100_127_128)
 {
-    (void)state;
+    skip_if_brief();
     trials_of_size(100, 0);
     trials_of_size(127, 0);
     trials_of_size(128, 0);
@@ -395,9 +387,9 @@ static void test_sizes_100_127_128(void **state)
 
 /* A thousand members: one trial of each, and buffers that do not need a million frames more than once: a
  * few whole elements, or given parts of which most are empty. */
-static void test_size_1000(void **state)
+TEST(test_size_1000)
 {
-    (void)state;
+    skip_if_brief();
     const int size = 1000;
     size_t *counts = calloc((size_t)size * (size_t)size, sizeof *counts);
     struct prng prng;
@@ -425,9 +417,8 @@ static void test_size_1000(void **state)
 
 /* ---- moves alone: order, accumulators, and whether anything lent may be overwritten ---- */
 
-static void test_moves(void **state)
+TEST(test_moves)
 {
-    (void)state;
     struct prng prng;
 
     prng_init(&prng, 7);
@@ -455,7 +446,7 @@ static void test_moves(void **state)
 static uint64_t halving_bytes(const struct plan_call *call, int rank)
 {
     uint64_t n = call->count, r = call->raw_len, a = call->acc_len,
-             core = UINT64_C(1) << floor_log2(call->size);
+             core = UINT64_C(1) << log2_floor(call->size);
     uint64_t folded = (uint64_t)call->size - core, part = n / core;
 
     if ((uint64_t)rank >= core)
@@ -483,9 +474,8 @@ static uint64_t bytes_of(const struct plan_call *call, int rank)
     }
 }
 
-static void test_bytes_of_each_member(void **state)
+TEST(test_bytes_of_each_member)
 {
-    (void)state;
     const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_DIRECT, HEARTH_ALGO_HALVING,
                                       HEARTH_ALGO_STAR, HEARTH_ALGO_EXCHANGE};
 
@@ -493,17 +483,10 @@ static void test_bytes_of_each_member(void **state)
         for (size_t i = 0; i < sizeof algos / sizeof algos[0]; i++) {
             uint64_t sent[64];
             struct dry_result result;
-            size_t parts = algos[i] == HEARTH_ALGO_HALVING ? (size_t)1 << floor_log2(size) : (size_t)size;
-            struct trial t = {.call = {.kind = PLAN_ALL_REDUCE,
-                                       .algo = algos[i],
-                                       .size = size,
-                                       .count = 6 * parts,
-                                       .raw_len = 2,
-                                       .acc_len = 4,
-                                       .chunk_bytes = 1 << 20,
-                                       .window_bytes = 1 << 20},
-                              .slots = 1,
-                              .inside = nets[0]};
+            size_t parts = algos[i] == HEARTH_ALGO_HALVING ? (size_t)1 << log2_floor(size) : (size_t)size;
+            struct trial t = {
+                .call = call_of(PLAN_ALL_REDUCE, algos[i], size, 6 * parts), .slots = 1, .inside = nets[0]};
+            t.call.raw_len = 2;
             trial_run(&t, &result, sent);
             for (int r = 0; r < size; r++)
                 if (sent[r] != bytes_of(&t.call, r))
@@ -514,16 +497,15 @@ static void test_bytes_of_each_member(void **state)
 
 /* ---- barriers ---- */
 
-static void test_barrier_messages(void **state)
+TEST(test_barrier_messages)
 {
-    (void)state;
     for (int size = 1; size <= 64; size++)
         for (int algo = 1; algo < ALGO_COUNT; algo++) {
             struct dry_result result;
             struct trial t = {.call = {.kind = PLAN_BARRIER, .algo = (enum hearth_algo)algo, .size = size},
                               .slots = 1,
                               .inside = nets[0]};
-            uint64_t n = (uint64_t)size, depth = (uint64_t)ceil_log2(size);
+            uint64_t n = (uint64_t)size, depth = (uint64_t)log2_ceil(size);
             if (!can(&t))
                 continue;
             trial_run(&t, &result, NULL);
@@ -540,9 +522,8 @@ static void test_barrier_messages(void **state)
 
 /* ---- who can do what ---- */
 
-static void test_can(void **state)
+TEST(test_can)
 {
-    (void)state;
     static const struct {
         enum plan_kind kind;
         const char *algos, *ordered;
@@ -563,11 +544,8 @@ static void test_can(void **state)
         for (int ordered = 0; ordered < 2; ordered++) {
             char found[128] = "";
             for (int algo = 1; algo < ALGO_COUNT; algo++) {
-                struct trial t = {.call = {.kind = table[i].kind, .algo = (enum hearth_algo)algo, .size = 8}};
+                struct trial t = {.call = call_of(table[i].kind, (enum hearth_algo)algo, 8, 1)};
                 size_t len = strlen(found);
-                t.call.count = table[i].kind == PLAN_BARRIER ? 0 : 1;
-                t.call.raw_len = t.call.acc_len = 4;
-                t.call.chunk_bytes = 1024;
                 t.call.rank_order = ordered;
                 if (can(&t))
                     snprintf(found + len, sizeof found - len, "%s%s", len > 0 ? " " : "",
@@ -578,33 +556,21 @@ static void test_can(void **state)
 }
 
 /* With one member all of them can, whatever the order, and nothing is sent. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
-    (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++)
         for (int algo = 1; algo < ALGO_COUNT; algo++)
             for (int ordered = 0; ordered < 2; ordered++) {
                 struct dry_result result;
-                struct trial t = {.call = {.kind = (enum plan_kind)kind,
-                                           .algo = (enum hearth_algo)algo,
-                                           .size = 1,
-                                           .count = kind == PLAN_BARRIER ? 0 : 11,
-                                           .raw_len = 4,
-                                           .acc_len = 4,
-                                           .rank_order = ordered,
-                                           .chunk_bytes = 16,
-                                           .window_bytes = 32},
+                struct trial t = {.call = call_of((enum plan_kind)kind, (enum hearth_algo)algo, 1, 11),
                                   .slots = 1,
                                   .inside = nets[0]};
-                bool could = can(&t);
-                t.call.size = 8;
-                t.call.rank_order = false;
-                t.call.count = 0;
-                assert_int_equal(could, can(&t));
-                t.call.size = 1;
+                struct trial many = {.call = call_of((enum plan_kind)kind, (enum hearth_algo)algo, 8, 0)};
                 t.call.rank_order = ordered;
-                t.call.count = kind == PLAN_BARRIER ? 0 : 11;
-                if (!could)
+                t.call.chunk_bytes = 16;
+                t.call.window_bytes = 32;
+                assert_int_equal(can(&t), can(&many));
+                if (!can(&t))
                     continue;
                 trial_run(&t, &result, NULL);
                 assert_int_equal(result.messages, 0);
@@ -613,22 +579,7 @@ static void test_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_can),
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_bytes_of_each_member),
-        cmocka_unit_test(test_barrier_messages),
-        cmocka_unit_test(test_sizes_1_to_24),
-    };
-    const struct CMUnitTest large[] = {
-        cmocka_unit_test(test_sizes_25_to_64),
-        cmocka_unit_test(test_sizes_100_127_128),
-        cmocka_unit_test(test_size_1000),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (!getenv("HEARTH_TEST_BRIEF")) /* set where a processor is emulated, which takes minutes */
-        failed += cmocka_run_group_tests(large, NULL, NULL);
+    int failed = suite_run();
     printf("hash trials %016llx\n", (unsigned long long)trial_digest());
     return failed;
 }

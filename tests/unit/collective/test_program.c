@@ -264,6 +264,44 @@ TEST_WITH(counts_of_parts_are_compared, setup, teardown)
     assert_ptr_not_equal(get_call(&call), a);
 }
 
+/* Lists of chosen elements have other lengths in every call: programs are made over, nothing is allocated. */
+TEST_WITH(changing_counts_of_an_all_to_all_allocate_nothing, setup, teardown)
+{
+    enum { MEMBERS = 4, ROUNDS = 100 };
+    struct program_cache caches[MEMBERS];
+    struct program *programs[MEMBERS];
+    struct error error;
+    uint64_t calls = 0;
+    for (int i = 0; i < MEMBERS; i++)
+        program_cache_init(&caches[i], &heap, no_idle_op);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        if (round == PROGRAM_COUNTS_MAX)
+            calls = heap.calls;
+        for (size_t i = 0; i < MEMBERS; i++) {
+            size_t in[MEMBERS], out[MEMBERS];
+            for (size_t k = 0; k < MEMBERS; k++) {
+                in[k] = (round * 7 + i * 31 + k * 17) % 200;
+                out[k] = (round * 7 + k * 31 + i * 17) % 200;
+            }
+            struct plan_call call = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_AUTO, MEMBERS, 0);
+            call.rank = (int)i;
+            call.in_counts = in;
+            call.out_counts = out;
+            assert_int_equal(program_get(&caches[i], &call, &no_view, &programs[i], &error), HEARTH_OK);
+            check_program(programs[i]);
+            assert_true(programs[i]->window_room >= programs[i]->plan.window);
+        }
+        for (int i = 0; i < MEMBERS; i++)
+            for (int k = 0; k < MEMBERS; k++)
+                if (i != k)
+                    assert_int_equal(programs[i]->out[programs[i]->out_of[k]].bytes,
+                                     programs[k]->in[programs[k]->in_of[i]].bytes);
+    }
+    assert_int_equal(heap.calls, calls);
+    for (int i = 0; i < MEMBERS; i++)
+        program_cache_fini(&caches[i]);
+}
+
 /* ---- the cache ---- */
 
 struct idle_op {

@@ -81,19 +81,10 @@ TEST(test_neighbours)
     struct error error;
     struct dry_result result;
     int sent[SIZE_MAX_TRIED][SIZE_MAX_TRIED] = {{0}};
-    for (int rank = 0; rank < 4; rank++) {
-        struct plan_call call = {.kind = PLAN_ALL_REDUCE,
-                                 .algo = HEARTH_ALGO_RING,
-                                 .size = 4,
-                                 .rank = rank,
-                                 .count = 400,
-                                 .raw_len = 4,
-                                 .acc_len = 4,
-                                 .order = order,
-                                 .chunk_bytes = 4096,
-                                 .window_bytes = 4096};
-        assert_int_equal(plan_write(&call, heap, &plans[rank], &error), HEARTH_OK);
-    }
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 400);
+    call.order = order;
+    for (call.rank = 0; call.rank < 4; call.rank++)
+        write_ok(&call, heap, &plans[call.rank]);
     struct dry_net net = {
         .inside = fast, .across = fast, .slots = 1, .observer = move_count, .observer_arg = sent};
     assert_int_equal(dryrun(plans, 4, &net, heap, &result, &error), HEARTH_OK);
@@ -116,14 +107,9 @@ TEST(test_price_follows_the_order)
                               .port_sharers = 3,
                               .chunk_bytes = 1 << 18,
                               .window_bytes = 1 << 20};
-    struct plan_call call = {.kind = PLAN_ALL_REDUCE,
-                             .size = 6,
-                             .count = 1000000,
-                             .raw_len = 4,
-                             .acc_len = 4,
-                             .host = host,
-                             .chunk_bytes = 1 << 18,
-                             .window_bytes = 1 << 20};
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_AUTO, 6, 1000000);
+    call.host = host;
+    call.chunk_bytes = 1 << 18;
     for (int kind = 0; kind < 3; kind++) {
         static const enum plan_kind kinds[] = {PLAN_ALL_REDUCE, PLAN_BROADCAST, PLAN_REDUCE};
         call.kind = kinds[kind];

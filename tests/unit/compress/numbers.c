@@ -7,17 +7,28 @@
 #include <string.h>
 
 #include "core/prng.h"
+#include "support/suite.h"
 
-int number_sets(const struct kernels *sets[SETS_MAX])
+const struct kernels *sets[SETS_MAX];
+int set_count;
+
+__attribute__((constructor)) static void sets_find(void)
 {
-    static const char *const names[SETS_MAX] = {"scalar", "avx2", "neon"};
-    int count = 0;
-    for (int i = 0; i < SETS_MAX; i++) {
-        const struct kernels *set = kernels_named(names[i]);
-        if (set)
-            sets[count++] = set;
-    }
-    return count;
+    static const char *const names[] = {"scalar", "avx2", "neon"};
+    for (int i = 0; i < SETS_MAX; i++)
+        if (kernels_named(names[i]))
+            sets[set_count++] = kernels_named(names[i]);
+}
+
+struct codec codec_of(const char *text)
+{
+    struct codec_list list;
+    struct error error = {.text = ""};
+    if (codec_parse(text, &list, &error) != HEARTH_OK)
+        fail_msg("%s: %s", text ? text : "NULL", error.text);
+    assert_int_equal(list.count, 1);
+    assert_false(list.automatic);
+    return list.codec[0];
 }
 
 static float from_bits(uint32_t bits)

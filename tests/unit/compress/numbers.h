@@ -5,12 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/codec.h"
 #include "kernel/kernel.h"
 
 #define SETS_MAX 3
 
 /* The sets of kernels that run here; scalar is the first. */
-int number_sets(const struct kernels *sets[SETS_MAX]);
+extern const struct kernels *sets[SETS_MAX];
+extern int set_count;
+
+struct codec codec_of(const char *text); /* the only one that it names */
 
 enum numbers {
     NUMBERS_GAUSS,

@@ -30,9 +30,6 @@ static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, H
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-static const struct kernels *sets[SETS_MAX];
-static int set_count;
-
 /* A member's part, of any type, and what becomes of it. */
 static struct member {
     _Alignas(64) uint8_t x[COUNT_MAX * 8];
@@ -237,7 +234,8 @@ TEST(a_merge_codes_the_sum)
             for (size_t i = 0; i < count; i++)
                 left[i] += ((float *)(void *)owner->e_new)[i];
             struct feed feed = {.dtype = HEARTH_F32, .e_new = owner->e_new, .gain = 1, .key = 5};
-            assert_int_equal(coder_merge(&codecs[c], kernels_best(), &payloads, &feed, count, target, &error),
+            assert_int_equal(coder_merge(&codecs[c], kernels_best(), &payloads,
+                                         &(struct coder_owner){&feed, count, target}, &error),
                              HEARTH_OK);
             assert_memory_equal(target, expected, coder_len(&codecs[c], count));
             assert_memory_equal(owner->e_new, left, count * sizeof *left);
@@ -428,12 +426,16 @@ TEST(sums_beyond_f32_are_flagged)
         assert_int_equal(coder_encode(&codecs[c], kernels_best(), &feed, 0, count, members[0].payload), 0);
         assert_int_equal(coder_decode(&codecs[c], kernels_best(), &payloads, &out, count, &error),
                          HEARTH_POISONED);
-        assert_int_equal(coder_merge(&codecs[c], kernels_best(), &payloads, &feed, count, target, &error), 0);
+        assert_int_equal(coder_merge(&codecs[c], kernels_best(), &payloads,
+                                     &(struct coder_owner){&feed, count, target}, &error),
+                         0);
         assert_int_equal(load_u64(target), PART_OVERFLOWS);
         assert_int_equal(coder_decode(&codecs[c], kernels_best(), &flagged, &out, count, &error),
                          HEARTH_POISONED);
         static uint8_t again[PAYLOAD_MAX];
-        assert_int_equal(coder_merge(&codecs[c], kernels_best(), &flagged, &feed, count, again, &error), 0);
+        assert_int_equal(coder_merge(&codecs[c], kernels_best(), &flagged,
+                                     &(struct coder_owner){&feed, count, again}, &error),
+                         0);
         assert_int_equal(load_u64(again), PART_OVERFLOWS);
     }
 }
@@ -471,7 +473,8 @@ TEST(malformed_payloads_are_refused)
         assert_int_equal(error.rank, 2);
         assert_non_null(strstr(error.text, "part 2"));
         error.rank = -1;
-        assert_int_equal(coder_merge(&codec, kernels_best(), &payloads, &feed, count, target, &error),
+        assert_int_equal(coder_merge(&codec, kernels_best(), &payloads,
+                                     &(struct coder_owner){&feed, count, target}, &error),
                          HEARTH_PROTOCOL);
         assert_int_equal(error.rank, 2);
     }
@@ -548,10 +551,4 @@ TEST(golden_payloads_stay)
             assert_memory_equal(members[0].payload, items[i].bytes, items[i].len);
         }
     }
-}
-
-int main(void)
-{
-    set_count = number_sets(sets);
-    return suite_run();
 }

@@ -8,6 +8,7 @@
 #include "core/crc32c.h"
 #include "core/prng.h"
 #include "kernel/kernel.h"
+#include "numbers.h"
 #include "support/golden.h"
 #include "support/suite.h"
 
@@ -33,16 +34,6 @@ static const char *const codecs[] = {
 #define CODECS (sizeof(codecs) / sizeof(codecs[0]))
 
 static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
-
-static struct codec codec_of(const char *text)
-{
-    struct codec_list list;
-    struct error error;
-
-    if (codec_parse(text, &list, &error))
-        fail_msg("%s", error.text);
-    return list.codec[0];
-}
 
 /* Element i of an array of the type, as a double. */
 static double element(enum hearth_dtype dtype, const void *x, size_t i)

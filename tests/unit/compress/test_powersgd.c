@@ -4,12 +4,10 @@
 
 #include "compress/powersgd.h"
 #include "core/prng.h"
+#include "numbers.h"
 #include "support/suite.h"
 
 #define MEMBERS_MAX 3
-
-static const struct kernels *sets[3];
-static int set_count;
 
 static void *room(size_t len)
 {
@@ -545,13 +543,4 @@ TEST(ranks_fit_the_matrix)
     assert_true(powersgd_pays(&(struct matrix){33, 33, 8}));
     assert_false(powersgd_pays(&(struct matrix){32, 32, 8})); /* just half */
     assert_false(powersgd_pays(&(struct matrix){1, 1000, 1}));
-}
-
-int main(void)
-{
-    const char *const names[] = {"scalar", "avx2", "neon"};
-    for (int i = 0; i < 3; i++)
-        if (kernels_named(names[i]))
-            sets[set_count++] = kernels_named(names[i]);
-    return suite_run();
 }

@@ -4,17 +4,10 @@
 
 #include "compress/randomk.h"
 #include "core/prng.h"
+#include "numbers.h"
 #include "support/suite.h"
 
 #define COUNT_MAX 20000
-
-static void for_all_sets(void (*check)(const struct kernels *))
-{
-    const char *const names[] = {"scalar", "avx2", "neon"};
-    for (int i = 0; i < 3; i++)
-        if (kernels_named(names[i]))
-            check(kernels_named(names[i]));
-}
 
 /* ---- what is drawn ------------------------------------------------------------------------------------- */
 
@@ -177,7 +170,8 @@ static void check_gather(const struct kernels *kernels)
 
 TEST(coordinates_go_and_the_rest_stays)
 {
-    for_all_sets(check_gather);
+    for (int i = 0; i < set_count; i++)
+        check_gather(sets[i]);
 }
 
 TEST(in_place_only_coordinates_are_touched)
@@ -257,7 +251,8 @@ static void check_scatter(const struct kernels *kernels)
 
 TEST(values_go_where_they_came_from)
 {
-    for_all_sets(check_scatter);
+    for (int i = 0; i < set_count; i++)
+        check_scatter(sets[i]);
 }
 
 TEST(errors_are_left_at_coordinates)

@@ -8,9 +8,6 @@
 
 #define BYTES_MAX (CODER_BLOCK_MAX * 5 + 16)
 
-static const struct kernels *sets[SETS_MAX];
-static int set_count;
-
 static struct codec topk(double ratio, uint32_t chunk, enum codec_values values)
 {
     return (struct codec){
@@ -168,10 +165,4 @@ TEST(changed_bits_do_no_harm)
     }
     free(exact);
     assert_true(refused > 0);
-}
-
-int main(void)
-{
-    set_count = number_sets(sets);
-    return suite_run();
 }

@@ -17,6 +17,7 @@ struct greeting good = {
     .from_instance = 0x33,
     .to_instance = 0x11,
 };
+struct greeting greeted;
 struct notes notes;
 
 int listening_open(void)
@@ -94,10 +95,10 @@ int closed_after(int fd)
 static bool is_taken(void *incoming)
 {
     half_open_pump(listener->half_open, now_ns);
-    return listener_take(listener, incoming);
+    return listener_take(listener, incoming, &greeted);
 }
 
-bool taken(struct incoming *incoming)
+bool taken(struct half_open_incoming *incoming)
 {
     return look(is_taken, incoming, -1);
 }

@@ -12,7 +12,8 @@ extern struct listener *listener;
 extern uint64_t now_ns;
 extern struct listener_self self; /* its cluster is drawn: another run may have a unix socket too */
 extern struct greeting good;      /* that of a member */
-extern struct notes notes;        /* of HEARTH-STRANGER */
+extern struct greeting greeted;
+extern struct notes notes; /* of HEARTH-STRANGER */
 
 int listening_open(void); /* 0, or -1, as setups of cmocka */
 
@@ -24,6 +25,6 @@ void greet(int fd, const struct greeting *g);
 /* How many bytes the listener sends before it closes the connection; -1: it does not. Time stands still. */
 int closed_after(int fd);
 
-bool taken(struct incoming *incoming); /* somebody got in */
-void assert_standing(int count);       /* pumps until so many are half open */
+bool taken(struct half_open_incoming *incoming); /* it got in, and its greeting is in `greeted` */
+void assert_standing(int count);                 /* pumps until so many are half open */
 void close_all(const int *fds, int count);

@@ -62,7 +62,7 @@ TEST_WITH(a_listener_without_a_port_is_quiet, open_listener, close_listener)
 
 TEST_WITH(a_member_that_greets_is_a_incoming, open_listener, close_listener)
 {
-    struct incoming incoming;
+    struct half_open_incoming incoming;
     uint8_t byte = 'x', got = 0;
     int fd = come();
 
@@ -70,7 +70,7 @@ TEST_WITH(a_member_that_greets_is_a_incoming, open_listener, close_listener)
     greet(fd, &good);
     say(fd, &byte, 1); /* what follows is left to whoever takes it */
     assert_true(taken(&incoming));
-    assert_int_equal(incoming.greeting.from, 3);
+    assert_int_equal(greeted.from, 3);
     assert_false(incoming.local);
     assert_int_equal(half_open_strangers(listener->half_open), 0);
     struct sock_wait wait = {.fd = secure_stream_fd(incoming.stream), .want_recv = true};
@@ -152,7 +152,7 @@ TEST_WITH(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener, clo
 {
     static int fds[FLOOD];
     struct rlimit limit;
-    struct incoming incoming;
+    struct half_open_incoming incoming;
     uint64_t bytes = heap.bytes;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -182,7 +182,7 @@ TEST_WITH(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener, clo
 TEST_WITH(a_flood_pushes_out_itself, open_listener, close_listener)
 {
     int fds[4 * HALF_OPEN_PLACES];
-    struct incoming incoming;
+    struct half_open_incoming incoming;
 
     listener_receive(listener, &self);
     int member = come_from("127.0.0.2:0");
@@ -229,7 +229,7 @@ TEST_WITH(afterwards_members_are_refused, open_listener, close_listener)
 TEST_WITH(the_unix_socket_is_there_only_while_joining, open_listener, close_listener)
 {
     struct sock_addr addr;
-    struct incoming incoming;
+    struct half_open_incoming incoming;
     struct error error;
     int fd = -1, late = -1;
 

@@ -77,7 +77,7 @@ static int shake(struct secure_stream *stream, struct error *error)
 
 static void assert_gets_in(struct secure_stream *stream)
 {
-    struct incoming incoming;
+    struct half_open_incoming incoming;
     uint8_t bytes[GREETING_LEN];
     struct error error;
 
@@ -86,7 +86,7 @@ static void assert_gets_in(struct secure_stream *stream)
     greeting_encode(&good, bytes);
     assert_true(secure_stream_send(stream, bytes, sizeof bytes));
     assert_true(taken(&incoming));
-    assert_int_equal(incoming.greeting.from, 3);
+    assert_int_equal(greeted.from, 3);
     assert_true(node_id_equal(&secure_stream_peer(incoming.stream)->node, &credentials_self(bob)->node));
     assert_int_equal(secure_stream_peer(incoming.stream)->instance, 0x33);
     secure_stream_close(incoming.stream);

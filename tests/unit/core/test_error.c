@@ -66,10 +66,10 @@ TEST(numbers_that_are_no_status_are_survived)
     }
 }
 
+static struct error e;
+
 TEST(set_fills_in_all_and_clear_empties)
 {
-    struct error e;
-
     assert_int_equal(error_set(&e, HEARTH_TIMEOUT, 3, "waited for rank %d", 3), HEARTH_TIMEOUT);
     assert_int_equal(e.status, HEARTH_TIMEOUT);
     assert_int_equal(e.rank, 3);
@@ -84,7 +84,7 @@ TEST(set_fills_in_all_and_clear_empties)
 TEST(long_texts_are_cut_with_dots)
 {
     struct {
-        struct error e;
+        struct error inside;
         char guard[8];
     } boxed;
     char text[2 * ERROR_TEXT_MAX];
@@ -93,10 +93,10 @@ TEST(long_texts_are_cut_with_dots)
         memset(text, 'x', len);
         text[len] = '\0';
         memset(&boxed, 7, sizeof boxed);
-        error_set(&boxed.e, HEARTH_INVALID, RANK_NONE, "%s", text);
-        assert_int_equal(strlen(boxed.e.text), len < ERROR_TEXT_MAX ? len : ERROR_TEXT_MAX - 1);
+        error_set(&boxed.inside, HEARTH_INVALID, RANK_NONE, "%s", text);
+        assert_int_equal(strlen(boxed.inside.text), len < ERROR_TEXT_MAX ? len : ERROR_TEXT_MAX - 1);
         if (len >= ERROR_TEXT_MAX)
-            assert_string_equal(boxed.e.text + ERROR_TEXT_MAX - 5, "x...");
+            assert_string_equal(boxed.inside.text + ERROR_TEXT_MAX - 5, "x...");
         for (size_t i = 0; i < sizeof boxed.guard; i++)
             assert_int_equal(boxed.guard[i], 7);
     }
@@ -104,8 +104,6 @@ TEST(long_texts_are_cut_with_dots)
 
 TEST(an_error_can_be_wrapped_in_place)
 {
-    struct error e;
-
     error_because(&e, HEARTH_REASON_PEER_SILENT, HEARTH_PEER_LOST, 2, "rank 2 closed");
     e.origin = 5;
     assert_int_equal(error_wrap(&e, &e, "all_reduce: %s", e.text), HEARTH_PEER_LOST);
@@ -156,17 +154,16 @@ TEST(a_changed_view_says_how_to_go_on)
 {
     static const char advice[] = "; hearth_group_reform gives the next group";
     char text[ERROR_TEXT_MAX];
-    struct error error;
-    error_set(&error, HEARTH_PEER_LOST, 1, "rank 1 is lost");
-    error_show(&error, text);
+    error_set(&e, HEARTH_PEER_LOST, 1, "rank 1 is lost");
+    error_show(&e, text);
     assert_string_equal(text, "rank 1 is lost");
-    *error_last() = error;
+    *error_last() = e;
     error_last()->status = HEARTH_VIEW_CHANGED;
     for (int i = 0; i < 2; i++)
         assert_string_equal(hearth_error_text(), "rank 1 is lost; hearth_group_reform gives the next group");
     for (int len = ERROR_TEXT_MAX - 40; len < ERROR_TEXT_MAX + 10; len++) {
-        error_set(&error, HEARTH_VIEW_CHANGED, 1, "%0*d", len, 7);
-        error_show(&error, text);
+        error_set(&e, HEARTH_VIEW_CHANGED, 1, "%0*d", len, 7);
+        error_show(&e, text);
         size_t end = strlen(text);
         assert_true(end < ERROR_TEXT_MAX);
         assert_string_equal(text + end - strlen(advice), advice);

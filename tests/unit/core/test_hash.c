@@ -106,11 +106,9 @@ static void one_bit_flips_half_of_all(size_t len)
 
 TEST(avalanche)
 {
-    one_bit_flips_half_of_all(1);
-    one_bit_flips_half_of_all(8);
-    one_bit_flips_half_of_all(63);
-    one_bit_flips_half_of_all(64);
-    one_bit_flips_half_of_all(150);
+    static const size_t lens[] = {1, 8, 63, 64, 150};
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++)
+        one_bit_flips_half_of_all(lens[i]);
 }
 
 /* The accidents that replicas have: one element off by one bit, two elements swapped, a block moved. */

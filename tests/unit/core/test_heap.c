@@ -7,13 +7,20 @@
 
 #define THREADS 4
 
-TEST(blocks_are_aligned_zeroed_and_counted)
+static struct heap heap;
+
+static int fresh_heap(void **state)
 {
-    struct heap heap;
+    (void)state;
+    heap_init(&heap, 0);
+    return 0;
+}
+
+TEST_WITH(blocks_are_aligned_zeroed_and_counted, fresh_heap, NULL)
+{
     void *blocks[100];
     uint64_t bytes = 0;
 
-    heap_init(&heap, 0);
     for (size_t i = 0; i < 100; i++) {
         blocks[i] = heap_alloc(&heap, i, 7);
         assert_non_null(blocks[i]);
@@ -34,11 +41,8 @@ TEST(blocks_are_aligned_zeroed_and_counted)
     heap_free(NULL);
 }
 
-TEST(zeroed_also_where_memory_was_used_before)
+TEST_WITH(zeroed_also_where_memory_was_used_before, fresh_heap, NULL)
 {
-    struct heap heap;
-
-    heap_init(&heap, 0);
     for (int round = 0; round < 50; round++) {
         uint8_t *block = heap_alloc(&heap, 1000, 1);
         for (int i = 0; i < 1000; i++)
@@ -48,11 +52,8 @@ TEST(zeroed_also_where_memory_was_used_before)
     }
 }
 
-TEST(overflow_is_refused)
+TEST_WITH(overflow_is_refused, fresh_heap, NULL)
 {
-    struct heap heap;
-
-    heap_init(&heap, 0);
     assert_null(heap_alloc(&heap, SIZE_MAX, 2));
     assert_null(heap_alloc(&heap, SIZE_MAX / 2 + 1, 2));
     assert_null(heap_alloc_raw(&heap, SIZE_MAX, 1));
@@ -63,8 +64,6 @@ TEST(overflow_is_refused)
 
 TEST(the_limit_holds_to_the_byte)
 {
-    struct heap heap;
-
     heap_init(&heap, 1000 + HEAP_ALIGN);
     assert_null(heap_alloc(&heap, 1001, 1));
     void *all = heap_alloc(&heap, 1000, 1);
@@ -79,12 +78,10 @@ TEST(the_limit_holds_to_the_byte)
     assert_int_equal(heap.bytes_peak, heap.limit);
 }
 
-TEST(fail_after_counts_down_and_stays)
+TEST_WITH(fail_after_counts_down_and_stays, fresh_heap, NULL)
 {
-    struct heap heap;
     void *blocks[3];
 
-    heap_init(&heap, 0);
     heap.fail_after = 3;
     for (int i = 0; i < 3; i++)
         assert_non_null(blocks[i] = heap_alloc(&heap, 1, 1));
@@ -102,12 +99,10 @@ TEST(fail_after_counts_down_and_stays)
     assert_int_equal(heap.bytes, 0);
 }
 
-TEST(strings_are_copied)
+TEST_WITH(strings_are_copied, fresh_heap, NULL)
 {
-    struct heap heap;
     char text[] = "warm";
 
-    heap_init(&heap, 0);
     char *copy = heap_strdup(&heap, text);
     text[0] = 'x';
     assert_string_equal(copy, "warm");
@@ -123,11 +118,10 @@ TEST(strings_are_copied)
  * the peak may never pass the limit. */
 static void *take_and_give(void *arg)
 {
-    struct heap *heap = arg;
-
+    (void)arg;
     for (int i = 0; i < 20000; i++) {
-        void *one = heap_alloc_raw(heap, 100, 1);
-        void *two = heap_alloc_raw(heap, 100, 1);
+        void *one = heap_alloc_raw(&heap, 100, 1);
+        void *two = heap_alloc_raw(&heap, 100, 1);
         if (!one || !two)
             return (void *)"refused although it fits";
         heap_free(one);
@@ -139,71 +133,64 @@ static void *take_and_give(void *arg)
 /* Wants more than there is: some are refused. */
 static void *take_too_much(void *arg)
 {
-    struct heap *heap = arg;
     void *blocks[SLOTS];
 
+    (void)arg;
     for (int i = 0; i < 5000; i++) {
         for (int j = 0; j < SLOTS; j++)
-            blocks[j] = heap_alloc_raw(heap, 100, 1);
+            blocks[j] = heap_alloc_raw(&heap, 100, 1);
         for (int j = 0; j < SLOTS; j++)
             heap_free(blocks[j]);
     }
     return NULL;
 }
 
-static void run_threads(struct heap *heap, void *(*run)(void *))
+static void run_threads(void *(*run)(void *))
 {
     pthread_t threads[THREADS];
 
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, run, heap), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, run, NULL), 0);
     for (int i = 0; i < THREADS; i++) {
         void *complaint;
         assert_int_equal(pthread_join(threads[i], &complaint), 0);
         assert_null(complaint);
     }
-    assert_int_equal(heap->bytes, 0);
-    assert_int_equal(heap->blocks, 0);
-    assert_true(heap->bytes_peak <= heap->limit);
+    assert_int_equal(heap.bytes, 0);
+    assert_int_equal(heap.blocks, 0);
+    assert_true(heap.bytes_peak <= heap.limit);
 }
 
 TEST(the_limit_is_exact_under_threads)
 {
-    struct heap heap;
-
     heap_init(&heap, (size_t)SLOTS * (100 + HEAP_ALIGN));
-    run_threads(&heap, take_and_give);
+    run_threads(take_and_give);
     assert_int_equal(heap.calls, THREADS * 40000);
-    run_threads(&heap, take_too_much);
+    run_threads(take_too_much);
     assert_int_equal(heap.bytes_peak, heap.limit);
 }
 
 static void *count_successes(void *arg)
 {
-    struct heap *heap = arg;
-
+    (void)arg;
     for (int i = 0; i < 1000; i++)
-        heap_free(heap_alloc_raw(heap, 1, 1));
+        heap_free(heap_alloc_raw(&heap, 1, 1));
     return NULL;
 }
 
 TEST(fail_after_is_exact_under_threads)
 {
-    struct heap heap;
-
     heap_init(&heap, 1 << 20);
     heap.fail_after = 1777;
-    run_threads(&heap, count_successes);
+    run_threads(count_successes);
     assert_int_equal(heap.calls, 1777);
 }
 
 /* For a forked child: all blocks go at once, nobody says which. A leak would be seen by the sanitizer. */
-TEST(a_drop_frees_what_is_left)
+TEST_WITH(a_drop_frees_what_is_left, fresh_heap, NULL)
 {
-    struct heap heap;
     void *blocks[50];
 
-    heap_init(&heap, 0);
     for (size_t i = 0; i < 50; i++)
         assert_non_null(blocks[i] = heap_alloc(&heap, 1, i * 100));
     for (size_t i = 0; i < 50; i += 7) /* both ends of the chain, and between */

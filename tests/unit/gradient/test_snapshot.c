@@ -16,39 +16,42 @@
 
 static const struct snapshot_owner owner_saved = {.rank = 1, .size = 4, .seed = UINT64_C(0x1122334455667788)};
 
-struct fixture {
+static struct fixture {
     struct heap heap;
     struct tensors tensors;
     struct error error;
-};
+} f;
 
-static void fixture_open(struct fixture *f)
+static int setup(void **state)
 {
-    heap_init(&f->heap, 0);
-    tensors_init(&f->tensors, &f->heap);
+    (void)state;
+    heap_init(&f.heap, 0);
+    tensors_init(&f.tensors, &f.heap);
+    return 0;
 }
 
-static void fixture_close(struct fixture *f)
+static int teardown(void **state)
 {
-    tensors_fini(&f->tensors);
-    assert_int_equal(f->heap.blocks, 0);
+    (void)state;
+    tensors_fini(&f.tensors);
+    assert_int_equal(f.heap.blocks, 0);
+    return 0;
 }
 
-static struct tensor *add(struct fixture *f, const char *name, enum hearth_dtype dtype, int ndim,
-                          const size_t *dims)
+static struct tensor *add(const char *name, enum hearth_dtype dtype, int ndim, const size_t *dims)
 {
     struct tensor_form form = {.dtype = dtype, .ndim = ndim};
     struct tensor *tensor = NULL;
     for (int i = 0; i < ndim; i++)
         form.dims[i] = dims[i];
     assert_true(tensor_form_count(&form));
-    assert_int_equal(tensors_add(&f->tensors, name, &form, &tensor, &f->error), HEARTH_OK);
+    assert_int_equal(tensors_add(&f.tensors, name, &form, &tensor, &f.error), HEARTH_OK);
     return tensor;
 }
 
-static void *copy_of(struct fixture *f, const void *source, size_t len)
+static void *copy_of(const void *source, size_t len)
 {
-    void *copy = heap_alloc(&f->heap, 1, len);
+    void *copy = heap_alloc(&f.heap, 1, len);
     assert_non_null(copy);
     if (len > 0)
         memcpy(copy, source, len);
@@ -56,36 +59,36 @@ static void *copy_of(struct fixture *f, const void *source, size_t len)
 }
 
 /* The tensors of tests/golden/snapshot_v1.hex, added in another order. */
-static void add_golden(struct fixture *f)
+static void add_golden(void)
 {
     static const float residual[] = {1.5F, -2.0F, 0.25F, 0.0F, -0.0F, 3.0F}, q[] = {0.5F, 0.25F, -1.0F},
                        p[] = {1.0F, -0.5F};
     static const double wide[] = {0.1, -1e300};
-    struct tensor *tensor = add(f, "wide", HEARTH_F64, 1, (size_t[]){2});
-    tensor->state.residual = copy_of(f, wide, sizeof wide);
+    struct tensor *tensor = add("wide", HEARTH_F64, 1, (size_t[]){2});
+    tensor->state.residual = copy_of(wide, sizeof wide);
     tensor->state.step = 3;
-    tensor = add(f, "empty", HEARTH_F16, 3, (size_t[]){4, 0, 2});
-    tensor->state.residual = copy_of(f, NULL, 0);
+    tensor = add("empty", HEARTH_F16, 3, (size_t[]){4, 0, 2});
+    tensor->state.residual = copy_of(NULL, 0);
     tensor->state.step = 1;
-    add(f, "a scalar", HEARTH_BF16, 0, NULL);
-    tensor = add(f, "layer.1", HEARTH_F32, 2, (size_t[]){2, 3});
+    add("a scalar", HEARTH_BF16, 0, NULL);
+    tensor = add("layer.1", HEARTH_F32, 2, (size_t[]){2, 3});
     tensor->state.rows = 2;
     tensor->state.columns = 3;
     tensor->state.factor_rank = 1;
-    tensor->state.residual = copy_of(f, residual, sizeof residual);
-    tensor->state.factor[FACTOR_Q] = copy_of(f, q, sizeof q);
-    tensor->state.factor[FACTOR_P] = copy_of(f, p, sizeof p);
+    tensor->state.residual = copy_of(residual, sizeof residual);
+    tensor->state.factor[FACTOR_Q] = copy_of(q, sizeof q);
+    tensor->state.factor[FACTOR_P] = copy_of(p, sizeof p);
     tensor->state.step = 7;
     tensor->state.plain_bytes = 168;
     tensor->state.sent_bytes = 140;
     tensor->state.energy = (struct energy){2.5, 0.125};
 }
 
-static size_t encode(struct fixture *f, uint8_t bytes[BYTES_MAX])
+static size_t encode(uint8_t bytes[BYTES_MAX])
 {
-    size_t len = snapshot_len(&f->tensors);
+    size_t len = snapshot_len(&f.tensors);
     assert_true(len <= BYTES_MAX);
-    snapshot_encode(&f->tensors, &owner_saved, bytes);
+    snapshot_encode(&f.tensors, &owner_saved, bytes);
     return len;
 }
 
@@ -98,16 +101,14 @@ static size_t golden_bytes(uint8_t bytes[BYTES_MAX])
     return items[0].len;
 }
 
-TEST(test_golden)
+TEST_WITH(test_golden, setup, teardown)
 {
     uint8_t golden[BYTES_MAX], bytes[BYTES_MAX];
     struct snapshot_owner owner;
-    struct fixture f;
     size_t golden_len = golden_bytes(golden);
     assert_true(golden_len > 100);
-    fixture_open(&f);
-    add_golden(&f);
-    assert_int_equal(encode(&f, bytes), golden_len);
+    add_golden();
+    assert_int_equal(encode(bytes), golden_len);
     assert_memory_equal(bytes, golden, golden_len);
     tensors_fini(&f.tensors);
 
@@ -133,58 +134,51 @@ TEST(test_golden)
     assert_int_equal(tensors_find(&f.tensors, "a scalar")->form.count, 1);
     assert_null(tensors_find(&f.tensors, "a scalar")->state.residual);
     assert_int_equal(tensors_find(&f.tensors, "empty")->form.count, 0);
-    fixture_close(&f);
 }
 
-TEST(test_empty)
+TEST_WITH(test_empty, setup, teardown)
 {
     uint8_t bytes[BYTES_MAX];
     struct snapshot_owner owner;
-    struct fixture f;
-    fixture_open(&f);
-    size_t len = encode(&f, bytes);
+    size_t len = encode(bytes);
     assert_int_equal(len, FIRST_AT + CRC_LEN);
     assert_int_equal(snapshot_decode(&f.tensors, &owner, bytes, len, &f.error), HEARTH_OK);
     assert_int_equal(f.tensors.count, 0);
-    fixture_close(&f);
 }
 
-static void assert_decode_fails(struct fixture *f, const uint8_t *bytes, size_t len, const char *word)
+static void assert_decode_fails(const uint8_t *bytes, size_t len, const char *word)
 {
     struct snapshot_owner owner = {.rank = 77};
-    assert_int_equal(snapshot_decode(&f->tensors, &owner, bytes, len, &f->error), HEARTH_INVALID);
-    if (!strstr(f->error.text, word))
-        fail_msg("'%s' does not say '%s'", f->error.text, word);
+    assert_int_equal(snapshot_decode(&f.tensors, &owner, bytes, len, &f.error), HEARTH_INVALID);
+    if (!strstr(f.error.text, word))
+        fail_msg("'%s' does not say '%s'", f.error.text, word);
     assert_int_equal(owner.rank, 77);
-    assert_int_equal(f->tensors.count, 0);
-    assert_int_equal(f->heap.blocks, 0);
+    assert_int_equal(f.tensors.count, 0);
+    assert_int_equal(f.heap.blocks, 0);
 }
 
 /* Every byte that is changed, and every end that is missing. */
-TEST(test_damage)
+TEST_WITH(test_damage, setup, teardown)
 {
     uint8_t bytes[BYTES_MAX];
-    struct fixture f;
     size_t len = golden_bytes(bytes);
-    fixture_open(&f);
     for (size_t i = 0; i < len; i++) {
         bytes[i] ^= 0x10;
-        assert_decode_fails(&f, bytes, len, "saved state");
+        assert_decode_fails(bytes, len, "saved state");
         bytes[i] ^= 0x10;
     }
     for (size_t i = 0; i < len; i++) {
         uint8_t *cut = malloc(i > 0 ? i : 1); /* exact, so that a sanitizer sees the first byte beyond */
         assert_non_null(cut);
         memcpy(cut, bytes, i);
-        assert_decode_fails(&f, cut, i, "saved state");
+        assert_decode_fails(cut, i, "saved state");
         if (i >= FIRST_AT + CRC_LEN) {
             store_u64(cut + LENGTH_AT, i);
             store_u32(cut + i - CRC_LEN, crc32c(0, cut, i - CRC_LEN));
-            assert_decode_fails(&f, cut, i, "saved state");
+            assert_decode_fails(cut, i, "saved state");
         }
         free(cut);
     }
-    fixture_close(&f);
 }
 
 /* The golden bytes with some of them replaced, and a checksum that says they are right. */
@@ -194,14 +188,14 @@ struct lie {
     const char *word;
 };
 
-static void tell(struct fixture *f, const struct lie *lie)
+static void tell(const struct lie *lie)
 {
     uint8_t bytes[BYTES_MAX], value[8];
     size_t len = golden_bytes(bytes);
     store_u64(value, lie->value);
     memcpy(bytes + lie->at, value, lie->len);
     store_u32(bytes + len - CRC_LEN, crc32c(0, bytes, len - CRC_LEN));
-    assert_decode_fails(f, bytes, len, lie->word);
+    assert_decode_fails(bytes, len, lie->word);
 }
 
 /* Where the tensors of the golden bytes stand. */
@@ -215,7 +209,7 @@ enum {
     WIDE_RESIDUAL_AT = WIDE_AT + 64 + 8 + 4,
 };
 
-TEST(test_lies)
+TEST_WITH(test_lies, setup, teardown)
 {
     static const struct lie lies[] = {
         {0, 1, 'X', "none"},
@@ -253,21 +247,16 @@ TEST(test_lies)
         {LAYER_Q_AT + 8, 4, 0x7f800001, "'layer.1': there is NaN"},
         {WIDE_RESIDUAL_AT + 8, 8, UINT64_C(0xfff0000000000000), "'wide': there is NaN"},
     };
-    struct fixture f;
-    fixture_open(&f);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-        tell(&f, &lies[i]);
-    fixture_close(&f);
+        tell(&lies[i]);
 }
 
-TEST(test_no_memory)
+TEST_WITH(test_no_memory, setup, teardown)
 {
     uint8_t bytes[BYTES_MAX];
     struct snapshot_owner owner;
-    struct fixture f;
     size_t len = golden_bytes(bytes);
     int status = HEARTH_NO_MEMORY;
-    fixture_open(&f);
     for (int64_t n = 0; status != HEARTH_OK; n++) {
         f.heap.fail_after = n;
         status = snapshot_decode(&f.tensors, &owner, bytes, len, &f.error);
@@ -277,21 +266,18 @@ TEST(test_no_memory)
         assert_int_equal(f.heap.blocks, 0);
     }
     assert_int_equal(f.tensors.count, 4);
-    fixture_close(&f);
 }
 
 /* ---- tensors by name ---- */
 
-TEST(test_table)
+TEST_WITH(test_table, setup, teardown)
 {
     enum { COUNT = 1000 };
     char name[16];
-    struct fixture f;
-    fixture_open(&f);
     for (int i = 0; i < COUNT; i++) { /* 7 and 1000 have no common divisor: every number once */
         snprintf(name, sizeof name, "t%d", i * 7 % COUNT);
         assert_null(tensors_find(&f.tensors, name));
-        struct tensor *tensor = add(&f, name, HEARTH_F32, 1, (size_t[]){(size_t)i});
+        struct tensor *tensor = add(name, HEARTH_F32, 1, (size_t[]){(size_t)i});
         assert_ptr_equal(tensors_find(&f.tensors, name), tensor);
     }
     assert_int_equal(f.tensors.count, COUNT);
@@ -304,23 +290,19 @@ TEST(test_table)
     }
     assert_int_equal(f.tensors.count, COUNT / 2);
     assert_int_equal(tensors_find(&f.tensors, "t7")->form.count, 1);
-    fixture_close(&f);
 }
 
-TEST(test_table_limit)
+TEST_WITH(test_table_limit, setup, teardown)
 {
     char name[16];
     struct tensor_form form = {.dtype = HEARTH_F32, .count = 1};
     struct tensor *tensor;
-    struct fixture f;
-    fixture_open(&f);
     for (int i = 0; i < TENSORS_MAX; i++) {
         snprintf(name, sizeof name, "t%05d", i); /* ascending: nothing has to move */
         assert_int_equal(tensors_add(&f.tensors, name, &form, &tensor, &f.error), HEARTH_OK);
     }
     assert_int_equal(tensors_add(&f.tensors, "u", &form, &tensor, &f.error), HEARTH_LIMIT);
     assert_non_null(strstr(f.error.text, "65536"));
-    fixture_close(&f);
 }
 
 TEST(test_names)
@@ -368,11 +350,9 @@ TEST(test_forms)
 }
 
 /* Factors of another matrix or rank mean nothing; the residual stays. */
-TEST(test_reshape)
+TEST_WITH(test_reshape, setup, teardown)
 {
-    struct fixture f;
-    fixture_open(&f);
-    add_golden(&f);
+    add_golden();
     struct tensor_state *layer = &tensors_find(&f.tensors, "layer.1")->state;
     tensor_reshape(layer, 2, 3, 1);
     assert_non_null(layer->factor[FACTOR_Q]);
@@ -381,11 +361,10 @@ TEST(test_reshape)
     assert_null(layer->factor[FACTOR_P]);
     assert_int_equal(layer->factor_rank, 0);
     assert_non_null(layer->residual);
-    layer->factor[FACTOR_Q] = copy_of(&f, (float[6]){0}, 6 * sizeof(float));
+    layer->factor[FACTOR_Q] = copy_of((float[6]){0}, 6 * sizeof(float));
     layer->factor_rank = 2;
     tensor_reshape(layer, 3, 2, 2);
     assert_null(layer->factor[FACTOR_Q]);
     assert_int_equal(layer->rows, 3);
     assert_int_equal(layer->step, 7);
-    fixture_close(&f);
 }

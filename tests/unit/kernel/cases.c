@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of kernels share. Nothing here is taken from the kernels. */
+/* What the tests of kernels share. No arithmetic here is taken from the kernels. */
 #include "cases.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static uint64_t special_f64(uint64_t random)
         0x000fffffffffffff, 0x3fdfffffffffffff, 0x3fe0000000000001, 0x43dfffffffffffff, 0x43efffffffffffff,
     };
     size_t pick = random % (COUNT_OF(list) + COUNT_OF(others));
-    uint64_t bits = pick < COUNT_OF(list) ? bits_of_f64(list[pick]) : others[pick - COUNT_OF(list)];
+    uint64_t bits = pick < COUNT_OF(list) ? f64_bits(list[pick]) : others[pick - COUNT_OF(list)];
     bits += (random >> 20 & 7) == 0; /* the next number */
     return bits | (random & UINT64_C(0x8000000000000000));
 }
@@ -111,7 +111,7 @@ static uint64_t tame(enum hearth_dtype dtype, uint64_t random)
     case HEARTH_F32:
         return sign << 31 | (115 + exponent) << 23 | (random >> 8 & 0x7fffff);
     case HEARTH_F64:
-        return bits_of_f64((sign ? -0.25 : 0.25) * (double)(integer & UINT64_C(0x1fffffffffffff)));
+        return f64_bits((sign ? -0.25 : 0.25) * (double)(integer & UINT64_C(0x1fffffffffffff)));
     case HEARTH_F16:
         return sign << 15 | (3 + exponent) << 10 | (random >> 8 & 0x3ff);
     case HEARTH_BF16:
@@ -142,34 +142,6 @@ int cases_ops(int dtype)
 enum hearth_dtype cases_wide(enum hearth_dtype dtype)
 {
     return dtype == HEARTH_F32 || dtype == HEARTH_F16 || dtype == HEARTH_BF16 ? HEARTH_F32 : HEARTH_F64;
-}
-
-uint32_t bits_of_f32(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-uint64_t bits_of_f64(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-float f32_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-double f64_of_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* A binary float with a sign, `exponent_bits` and `fraction_bits`. */
@@ -223,10 +195,10 @@ static uint16_t nearest(double x, double (*value)(uint16_t), uint16_t infinity, 
 
 uint16_t f16_nearest(double x)
 {
-    return nearest(x, f16_value, 0x7c00, 65536, CASE_NAN_F16);
+    return nearest(x, f16_value, 0x7c00, 65536, NAN_F16);
 }
 
 uint16_t bf16_nearest(double x)
 {
-    return nearest(x, bf16_value, 0x7f80, 0x1p128, CASE_NAN_BF16);
+    return nearest(x, bf16_value, 0x7f80, 0x1p128, NAN_BF16);
 }

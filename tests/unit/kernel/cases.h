@@ -2,14 +2,9 @@
 /* What the tests of kernels share: the sets to test, numbers worth testing with, rounding by arithmetic. */
 #pragma once
 
-#include "kernel/kernel.h"
+#include "kernel/element.h" /* for the bits of numbers: f32_bits, f32_from_bits... */
 
 #define CASE_SETS_MAX 3
-
-#define CASE_NAN_F32  UINT32_C(0x7fc00000)
-#define CASE_NAN_F64  UINT64_C(0x7ff8000000000000)
-#define CASE_NAN_F16  UINT16_C(0x7e00)
-#define CASE_NAN_BF16 UINT16_C(0x7fc0)
 
 /* The sets that this processor has, scalar first. */
 extern const struct kernels *sets[CASE_SETS_MAX];
@@ -26,12 +21,6 @@ int cases_ops(int dtype);
 
 /* The type that `dtype` widens to. */
 enum hearth_dtype cases_wide(enum hearth_dtype dtype);
-
-/* The same bits as another type. */
-uint32_t bits_of_f32(float x);
-uint64_t bits_of_f64(double x);
-float f32_of_bits(uint32_t bits);
-double f64_of_bits(uint64_t bits);
 
 /* What a 16-bit pattern means, by the formula of the standard. */
 double f16_value(uint16_t bits);

@@ -58,10 +58,10 @@ static void compute(const struct kernels *set, struct results *r)
         set->widen(dtype, r->widened[d], source[d], COUNT);
         set->narrow(dtype, r->narrowed[d], source[cases_wide(dtype)], COUNT);
     }
-    set->multiply(HEARTH_F32, r->scaled[0], COUNT, 0.1);
-    set->multiply(HEARTH_F64, r->scaled[1], COUNT, 0.1);
-    set->divide(HEARTH_F32, r->scaled[2], COUNT, 3);
-    set->divide(HEARTH_F64, r->scaled[3], COUNT, 3);
+    for (enum hearth_dtype dtype = HEARTH_F32; dtype <= HEARTH_F64; dtype++) {
+        set->multiply(dtype, r->scaled[dtype], COUNT, 0.1);
+        set->divide(dtype, r->scaled[2 + dtype], COUNT, 3);
+    }
 }
 
 static void results_init(struct results *r)

@@ -94,17 +94,18 @@ TEST(identities_fill_exactly)
 
 TEST(identities_by_hand)
 {
-    uint32_t f32;
-    uint16_t f16, bf16;
-    int8_t i8;
-    int32_t i32;
-    uint64_t u64;
-    kernel_identity(HEARTH_F32, KERNEL_MIN, &f32, 1);
-    kernel_identity(HEARTH_F16, KERNEL_MAX, &f16, 1);
-    kernel_identity(HEARTH_BF16, KERNEL_PROD, &bf16, 1);
-    kernel_identity(HEARTH_I8, KERNEL_MAX, &i8, 1);
-    kernel_identity(HEARTH_U64, KERNEL_MIN, &u64, 1);
-    kernel_identity(HEARTH_I32, KERNEL_AND, &i32, 1);
-    assert_true(i32 == -1);
-    assert_true(f32 == 0x7f800000 && f16 == 0xfc00 && bf16 == 0x3f80 && i8 == -128 && u64 == UINT64_MAX);
+    static const struct {
+        enum hearth_dtype dtype;
+        int op;
+        uint64_t bits;
+    } rows[] = {
+        {HEARTH_F32, KERNEL_MIN, 0x7f800000}, {HEARTH_F16, KERNEL_MAX, 0xfc00},
+        {HEARTH_BF16, KERNEL_PROD, 0x3f80},   {HEARTH_I8, KERNEL_MAX, 0x80},
+        {HEARTH_U64, KERNEL_MIN, UINT64_MAX}, {HEARTH_I32, KERNEL_AND, UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint64_t bits = 0;
+        kernel_identity(rows[i].dtype, rows[i].op, &bits, 1);
+        assert_true(bits == rows[i].bits);
+    }
 }

@@ -155,12 +155,12 @@ TEST(sums_have_their_order)
     float padded[4][64] = {{0}}, sums[4] = {0.1f};
     memcpy(padded[0], q, sizeof q);
     matrix->load(&row, &(struct turned){padded[0], 64, 4}, 64, sums);
-    assert_int_equal(bits_of_f32(sums[0]), bits_of_f32(0.1f + lane[0]));
+    assert_int_equal(f32_bits(sums[0]), f32_bits(0.1f + lane[0]));
 
     float total[4 * 16] = {1, 2, 3}, t[16] = {1, 2, 3};
     float p[12] = {0.3f, -0.7f, 0.11f, 5, 0.9f, 0.2f, -1.3f, 0.77f, 0.6f, 0.13f, 0.4f, -0.1f};
     matrix->collect(&(struct rows){m, 16, 3, 0}, p, 4, 16, total, 16);
-    assert_int_equal(bits_of_f32(total[1]), bits_of_f32(2 + m[1] * p[0] + m[17] * p[4] + m[33] * p[8]));
+    assert_int_equal(f32_bits(total[1]), f32_bits(2 + m[1] * p[0] + m[17] * p[4] + m[33] * p[8]));
     const struct rows_out rows = {{p, p}, {t, t}, true, false, 0};
     float eight[8 * 16];
     memcpy(eight, q, 64 * sizeof *q);
@@ -168,7 +168,7 @@ TEST(sums_have_their_order)
     matrix->expand(&rows, &(struct turned){eight, 16, 8}, 16);
     float low = p[0] * q[2] + p[1] * q[18] + p[2] * q[34] + p[3] * q[50];
     float high = p[4] * m[2] + p[5] * m[18] + p[6] * m[34] + p[7] * m[50];
-    assert_int_equal(bits_of_f32(t[2]), bits_of_f32(3 + low + high));
+    assert_int_equal(f32_bits(t[2]), f32_bits(3 + low + high));
 }
 
 TEST(what_is_not_finite_shows_in_the_sums)

@@ -133,9 +133,8 @@ TEST(far_copies_are_copies_at_every_length)
 TEST(far_copies_may_be_large)
 {
     enum { LEN = (5 << 20) + 13 };
-    uint8_t *source = malloc(LEN), *target = malloc(LEN + 2);
+    static uint8_t source[LEN], target[LEN + 2];
     uint64_t seed = 11;
-    assert_true(source && target);
     for (size_t i = 0; i < LEN; i++)
         source[i] = (uint8_t)cases_next(&seed);
     for (int s = 0; s < set_count; s++) {
@@ -145,6 +144,4 @@ TEST(far_copies_may_be_large)
         assert_int_equal(target[0], 0xa5);
         assert_int_equal(target[LEN + 1], 0xa5);
     }
-    free(source);
-    free(target);
 }

@@ -36,8 +36,7 @@ static uint64_t reduce_integer(enum hearth_dtype dtype, int op, uint64_t a, uint
         return a | b;
     if (op == KERNEL_XOR)
         return a ^ b;
-    uint64_t flip =
-        is_signed ? UINT64_C(1) << (63 - unused) : 0; /* then the order is that of unsigned numbers */
+    uint64_t flip = is_signed ? UINT64_C(1) << (63 - unused) : 0; /* then the order is that without signs */
     return ((a ^ flip) < (b ^ flip)) == (op == KERNEL_MIN) ? a : b;
 }
 
@@ -46,11 +45,11 @@ static uint64_t reduce_one(enum hearth_dtype dtype, int op, uint64_t a, uint64_t
     double r;
     switch (dtype) {
     case HEARTH_F32:
-        r = combine(op, (double)f32_of_bits((uint32_t)a), (double)f32_of_bits((uint32_t)b));
-        return isnan(r) ? CASE_NAN_F32 : bits_of_f32((float)r);
+        r = combine(op, (double)f32_from_bits((uint32_t)a), (double)f32_from_bits((uint32_t)b));
+        return isnan(r) ? NAN_F32 : f32_bits((float)r);
     case HEARTH_F64:
-        r = combine(op, f64_of_bits(a), f64_of_bits(b));
-        return isnan(r) ? CASE_NAN_F64 : bits_of_f64(r);
+        r = combine(op, f64_from_bits(a), f64_from_bits(b));
+        return isnan(r) ? NAN_F64 : f64_bits(r);
     case HEARTH_F16:
         return f16_nearest((double)(float)combine(op, f16_value((uint16_t)a), f16_value((uint16_t)b)));
     case HEARTH_BF16:
@@ -198,11 +197,11 @@ TEST(small_floats_round_once)
 static uint64_t scale_one(enum hearth_dtype dtype, uint64_t bits, double factor, bool divides)
 {
     bool wide = dtype == HEARTH_F64;
-    double x = wide ? f64_of_bits(bits) : (double)f32_of_bits((uint32_t)bits);
+    double x = wide ? f64_from_bits(bits) : (double)f32_from_bits((uint32_t)bits);
     double by = wide ? factor : (double)(float)factor, r = divides ? x / by : x * by;
     if (isnan(r))
-        return wide ? CASE_NAN_F64 : CASE_NAN_F32;
-    return wide ? bits_of_f64(r) : bits_of_f32((float)r);
+        return wide ? NAN_F64 : NAN_F32;
+    return wide ? f64_bits(r) : f32_bits((float)r);
 }
 
 static void check_scale(const struct kernels *set, enum hearth_dtype dtype, const void *source, double factor)

@@ -11,7 +11,7 @@ static uint32_t index_found[COUNT_MAX + SIFT_SLACK + 1], index_other[COUNT_MAX +
 
 static uint32_t magnitude(float value)
 {
-    return bits_of_f32(value) & MAGNITUDE_BITS;
+    return f32_bits(value) & MAGNITUDE_BITS;
 }
 
 /* Any numbers, NaN among them; a few only, so that many are equal; or nothing but zeros. */
@@ -37,7 +37,7 @@ static void check_fold(size_t count, size_t width, size_t columns)
         uint32_t expected = 0;
         for (size_t i = j; i < count; i += width)
             expected = magnitude(x[i]) > expected ? magnitude(x[i]) : expected;
-        assert_int_equal(bits_of_f32(top[j]), expected);
+        assert_int_equal(f32_bits(top[j]), expected);
         most = expected > most ? expected : most;
     }
     assert_int_equal(largest, most);
@@ -45,7 +45,7 @@ static void check_fold(size_t count, size_t width, size_t columns)
         memset(other_top, 0xee, sizeof other_top);
         assert_int_equal(sets[s]->sift->fold(x, count, width, columns, other_top), largest);
         assert_memory_equal(top, other_top, columns * sizeof *top);
-        assert_int_equal(bits_of_f32(other_top[columns]), 0xeeeeeeee);
+        assert_int_equal(f32_bits(other_top[columns]), 0xeeeeeeee);
     }
 }
 
@@ -84,10 +84,8 @@ TEST(climbs_to_where_enough_reach)
             for (int s = 1; s < set_count; s++) {
                 struct sift_search same = start;
                 sift_climb(sets[s]->sift, x, count, &same);
-                assert_int_equal(same.bits, end.bits);
-                assert_int_equal(same.count, end.count);
-                assert_int_equal(same.top, end.top);
-                assert_int_equal(same.above, end.above);
+                assert_true(same.bits == end.bits && same.count == end.count);
+                assert_true(same.top == end.top && same.above == end.above);
             }
         }
 }

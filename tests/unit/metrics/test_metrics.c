@@ -75,7 +75,11 @@ struct page {
     int count;
 };
 
-static void read_comment(struct page *page, const char *line)
+static struct heap heap;
+static struct metrics m;
+static struct page page;
+
+static void read_comment(const char *line)
 {
     char keyword[8], name[80];
     int at = 0;
@@ -83,18 +87,18 @@ static void read_comment(struct page *page, const char *line)
     assert_int_equal(sscanf(line, "# %7s %79s %n", keyword, name, &at), 2);
     assert_true(line[at] != '\0');
     if (strcmp(keyword, "HELP") == 0) {
-        for (int i = 0; i < page->count; i++) /* a family stands in one place only */
-            assert_string_not_equal(page->samples[i].name, name);
-        snprintf(page->family, sizeof page->family, "%s", name);
-        page->type[0] = '\0';
-        page->families++;
+        for (int i = 0; i < page.count; i++) /* a family stands in one place only */
+            assert_string_not_equal(page.samples[i].name, name);
+        snprintf(page.family, sizeof page.family, "%s", name);
+        page.type[0] = '\0';
+        page.families++;
         return;
     }
     assert_string_equal(keyword, "TYPE");
-    assert_string_equal(name, page->family);
-    snprintf(page->type, sizeof page->type, "%.15s", line + at);
-    assert_true(strcmp(page->type, "counter") == 0 || strcmp(page->type, "gauge") == 0 ||
-                strcmp(page->type, "histogram") == 0);
+    assert_string_equal(name, page.family);
+    snprintf(page.type, sizeof page.type, "%.15s", line + at);
+    assert_true(strcmp(page.type, "counter") == 0 || strcmp(page.type, "gauge") == 0 ||
+                strcmp(page.type, "histogram") == 0);
 }
 
 /* Reads name="value" pairs up to the closing brace, which it returns. */
@@ -120,25 +124,25 @@ static const char *read_labels(const char *at)
     }
 }
 
-static void read_sample(struct page *page, const char *line)
+static void read_sample(const char *line)
 {
-    struct sample *sample = &page->samples[page->count++];
+    struct sample *sample = &page.samples[page.count++];
     size_t len = strspn(line, "abcdefghijklmnopqrstuvwxyz_");
     const char *at = line + len;
     char *end;
 
-    assert_true(page->count < 1000 && len < sizeof sample->name);
+    assert_true(page.count < 1000 && len < sizeof sample->name);
     memcpy(sample->name, line, len);
     sample->name[len] = '\0';
     sample->labels[0] = '\0';
-    assert_int_equal(strncmp(sample->name, page->family, strlen(page->family)), 0);
-    const char *suffix = sample->name + strlen(page->family);
-    if (strcmp(page->type, "histogram") == 0)
+    assert_int_equal(strncmp(sample->name, page.family, strlen(page.family)), 0);
+    const char *suffix = sample->name + strlen(page.family);
+    if (strcmp(page.type, "histogram") == 0)
         assert_true(strcmp(suffix, "_bucket") == 0 || strcmp(suffix, "_sum") == 0 ||
                     strcmp(suffix, "_count") == 0);
     else
         assert_string_equal(suffix, "");
-    if (strcmp(page->type, "counter") == 0)
+    if (strcmp(page.type, "counter") == 0)
         assert_string_equal(sample->name + len - 6, "_total");
     if (*at == '{') {
         const char *close = read_labels(at + 1);
@@ -150,139 +154,121 @@ static void read_sample(struct page *page, const char *line)
     assert_true(end > at && *end == '\0');
 }
 
-static void read_page(struct page *page, const char *text)
+static void read_page(const char *text)
 {
     char *copy = strdup(text), *rest = copy;
 
-    memset(page, 0, sizeof *page);
+    memset(&page, 0, sizeof page);
     assert_non_null(copy);
     assert_int_equal(text[strlen(text) - 1], '\n');
     for (char *line = strsep(&rest, "\n"); rest; line = strsep(&rest, "\n")) {
         if (line[0] == '#')
-            read_comment(page, line);
+            read_comment(line);
         else
-            read_sample(page, line);
+            read_sample(line);
     }
     free(copy);
 }
 
-static double value_of(const struct page *page, const char *name, const char *labels)
+static double value_of(const char *name, const char *labels)
 {
-    for (int i = 0; i < page->count; i++)
-        if (strcmp(page->samples[i].name, name) == 0 && strcmp(page->samples[i].labels, labels) == 0)
-            return page->samples[i].value;
+    for (int i = 0; i < page.count; i++)
+        if (strcmp(page.samples[i].name, name) == 0 && strcmp(page.samples[i].labels, labels) == 0)
+            return page.samples[i].value;
     fail_msg("there is no %s{%s}", name, labels);
     return 0;
 }
 
-static char *text_of(const struct metrics *m, const struct heap *heap, const char *const *kind_names)
+static char *text_of(const char *const *kind_names)
 {
-    size_t len = metrics_text(m, heap, kind_names, NULL, 0);
+    size_t len = metrics_text(&m, &heap, kind_names, NULL, 0);
     char *text = malloc(len + 1);
 
     assert_non_null(text);
-    assert_int_equal(metrics_text(m, heap, kind_names, text, len + 1), len);
+    assert_int_equal(metrics_text(&m, &heap, kind_names, text, len + 1), len);
     assert_int_equal(strlen(text), len);
     return text;
 }
 
-struct fixture {
-    struct heap heap;
-    struct metrics m;
-    struct page page;
-};
-
-static int open_fixture(void **state)
+static int begin(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-
-    if (!f)
-        return -1;
-    heap_init(&f->heap, 1 << 20);
-    *state = f;
-    return metrics_init(&f->m, 3, &f->heap);
+    (void)state;
+    heap_init(&heap, 1 << 20);
+    return metrics_init(&m, 3, &heap);
 }
 
-static int close_fixture(void **state)
+static int end(void **state)
 {
-    struct fixture *f = *state;
-    bool leak;
-
-    metrics_fini(&f->m);
-    leak = f->heap.blocks != 0;
-    free(f);
-    return leak;
+    (void)state;
+    metrics_fini(&m);
+    return heap.blocks != 0;
 }
 
-TEST_WITH(the_text_says_what_was_counted, open_fixture, close_fixture)
+TEST_WITH(the_text_says_what_was_counted, begin, end)
 {
-    struct fixture *f = *state;
-    struct page *page = &f->page;
-
-    f->m.kind[0].operations = 12;
-    f->m.kind[0].bytes = UINT64_C(1) << 50;
-    f->m.kind[10].failures = 2;
-    f->m.frames_sent = 5;
-    f->m.bytes_received = 6;
-    f->m.frames_early = 7;
-    f->m.frames_late = 8;
-    f->m.peer[2].waited_ns = UINT64_C(1500000001);
-    f->m.peer[1].busy_ns = UINT64_C(2500000000);
-    f->m.peer[1].busy_bytes = 77;
-    f->m.connection_errors = 9;
-    f->m.uptime_ns = UINT64_C(3250000000);
-    f->m.compression.plain_bytes = 1000;
-    f->m.compression.sent_bytes = 250;
-    f->m.compression.compress_ns = UINT64_C(1000000);
-    f->m.compression.expand_ns = UINT64_C(2000000);
+    m.kind[0].operations = 12;
+    m.kind[0].bytes = UINT64_C(1) << 50;
+    m.kind[10].failures = 2;
+    m.frames_sent = 5;
+    m.bytes_received = 6;
+    m.frames_early = 7;
+    m.frames_late = 8;
+    m.peer[2].waited_ns = UINT64_C(1500000001);
+    m.peer[1].busy_ns = UINT64_C(2500000000);
+    m.peer[1].busy_bytes = 77;
+    m.connection_errors = 9;
+    m.uptime_ns = UINT64_C(3250000000);
+    m.compression.plain_bytes = 1000;
+    m.compression.sent_bytes = 250;
+    m.compression.compress_ns = UINT64_C(1000000);
+    m.compression.expand_ns = UINT64_C(2000000);
     for (int i = 0; i < 100; i++)
-        metrics_skew(&f->m, 0, 1000);
-    char *text = text_of(&f->m, &f->heap, names);
-    read_page(page, text);
+        metrics_skew(&m, 0, 1000);
+    char *text = text_of(names);
+    read_page(text);
     free(text);
-    assert_true(value_of(page, "hearth_operations_total", "kind=\"all_reduce\"") == 12);
-    assert_true(value_of(page, "hearth_operations_total", "kind=\"barrier\"") == 0);
-    assert_true(value_of(page, "hearth_operation_bytes_total", "kind=\"all_reduce\"") == 0x1p50);
-    assert_true(value_of(page, "hearth_operation_failures_total", "kind=\"barrier\"") == 2);
-    assert_true(value_of(page, "hearth_sent_frames_total", "") == 5);
-    assert_true(value_of(page, "hearth_received_bytes_total", "") == 6);
-    assert_true(value_of(page, "hearth_early_frames_total", "") == 7);
-    assert_true(value_of(page, "hearth_late_frames_total", "") == 8);
-    assert_true(value_of(page, "hearth_peer_wait_seconds_total", "peer=\"0\"") == 0);
-    assert_true(value_of(page, "hearth_peer_wait_seconds_total", "peer=\"2\"") == 1.500000001);
-    assert_true(value_of(page, "hearth_peer_busy_seconds_total", "peer=\"1\"") == 2.5);
-    assert_true(value_of(page, "hearth_peer_busy_bytes_total", "peer=\"1\"") == 77);
-    assert_true(value_of(page, "hearth_peer_skew_seconds_total", "peer=\"0\"") == 1e-4);
-    assert_true(value_of(page, "hearth_peer_skew_seconds", "peer=\"0\"") > 0.99e-6);
-    assert_true(value_of(page, "hearth_connection_errors_total", "") == 9);
-    assert_true(value_of(page, "hearth_uptime_seconds", "") == 3.25);
-    assert_true(value_of(page, "hearth_compression_plain_bytes_total", "") == 1000);
-    assert_true(value_of(page, "hearth_compression_sent_bytes_total", "") == 250);
-    assert_true(value_of(page, "hearth_compression_ratio", "") == 4);
-    assert_true(value_of(page, "hearth_compression_seconds_total", "") == 0.001);
-    assert_true(value_of(page, "hearth_decompression_seconds_total", "") == 0.002);
-    assert_true(value_of(page, "hearth_memory_bytes", "") == (double)f->heap.bytes);
-    assert_true(value_of(page, "hearth_memory_limit_bytes", "") == 1 << 20);
-    assert_true(value_of(page, "hearth_allocations_total", "") == 1);
+    assert_true(value_of("hearth_operations_total", "kind=\"all_reduce\"") == 12);
+    assert_true(value_of("hearth_operations_total", "kind=\"barrier\"") == 0);
+    assert_true(value_of("hearth_operation_bytes_total", "kind=\"all_reduce\"") == 0x1p50);
+    assert_true(value_of("hearth_operation_failures_total", "kind=\"barrier\"") == 2);
+    assert_true(value_of("hearth_sent_frames_total", "") == 5);
+    assert_true(value_of("hearth_received_bytes_total", "") == 6);
+    assert_true(value_of("hearth_early_frames_total", "") == 7);
+    assert_true(value_of("hearth_late_frames_total", "") == 8);
+    assert_true(value_of("hearth_peer_wait_seconds_total", "peer=\"0\"") == 0);
+    assert_true(value_of("hearth_peer_wait_seconds_total", "peer=\"2\"") == 1.500000001);
+    assert_true(value_of("hearth_peer_busy_seconds_total", "peer=\"1\"") == 2.5);
+    assert_true(value_of("hearth_peer_busy_bytes_total", "peer=\"1\"") == 77);
+    assert_true(value_of("hearth_peer_skew_seconds_total", "peer=\"0\"") == 1e-4);
+    assert_true(value_of("hearth_peer_skew_seconds", "peer=\"0\"") > 0.99e-6);
+    assert_true(value_of("hearth_connection_errors_total", "") == 9);
+    assert_true(value_of("hearth_uptime_seconds", "") == 3.25);
+    assert_true(value_of("hearth_compression_plain_bytes_total", "") == 1000);
+    assert_true(value_of("hearth_compression_sent_bytes_total", "") == 250);
+    assert_true(value_of("hearth_compression_ratio", "") == 4);
+    assert_true(value_of("hearth_compression_seconds_total", "") == 0.001);
+    assert_true(value_of("hearth_decompression_seconds_total", "") == 0.002);
+    assert_true(value_of("hearth_memory_bytes", "") == (double)heap.bytes);
+    assert_true(value_of("hearth_memory_limit_bytes", "") == 1 << 20);
+    assert_true(value_of("hearth_allocations_total", "") == 1);
 }
 
 /* Cumulative buckets in rising order, +Inf equal to the count; one row of them for each kind that ran. */
-TEST_WITH(histograms_are_cumulative, open_fixture, close_fixture)
+TEST_WITH(histograms_are_cumulative, begin, end)
 {
-    struct fixture *f = *state;
     const char *const bucket = "hearth_operation_duration_seconds_bucket";
     double last = 0, bound = 0;
     int buckets = 0;
 
-    histogram_add(&f->m.kind[1].duration_us, 0);
-    histogram_add(&f->m.kind[1].duration_us, 3);
-    histogram_add(&f->m.kind[1].duration_us, 1500000);
-    histogram_add(&f->m.kind[1].duration_us, UINT64_C(1) << 40);
-    char *text = text_of(&f->m, &f->heap, names);
-    read_page(&f->page, text);
+    histogram_add(&m.kind[1].duration_us, 0);
+    histogram_add(&m.kind[1].duration_us, 3);
+    histogram_add(&m.kind[1].duration_us, 1500000);
+    histogram_add(&m.kind[1].duration_us, UINT64_C(1) << 40);
+    char *text = text_of(names);
+    read_page(text);
     free(text);
-    for (int i = 0; i < f->page.count; i++) {
-        const struct sample *s = &f->page.samples[i];
+    for (int i = 0; i < page.count; i++) {
+        const struct sample *s = &page.samples[i];
         if (strcmp(s->name, bucket) != 0)
             continue;
         const char *le = strstr(s->labels, ",le=\"");
@@ -294,42 +280,39 @@ TEST_WITH(histograms_are_cumulative, open_fixture, close_fixture)
         buckets++;
     }
     assert_int_equal(buckets, METRICS_BUCKETS);
-    assert_true(value_of(&f->page, bucket, "kind=\"reduce_scatter\",le=\"0.000001\"") == 1);
-    assert_true(value_of(&f->page, bucket, "kind=\"reduce_scatter\",le=\"0.000004\"") == 2);
-    assert_true(value_of(&f->page, bucket, "kind=\"reduce_scatter\",le=\"1.048576\"") == 2);
-    assert_true(value_of(&f->page, bucket, "kind=\"reduce_scatter\",le=\"2.097152\"") == 3);
-    assert_true(value_of(&f->page, bucket, "kind=\"reduce_scatter\",le=\"+Inf\"") == 4);
-    assert_true(value_of(&f->page, "hearth_operation_duration_seconds_count", "kind=\"reduce_scatter\"") ==
-                4);
-    assert_true(value_of(&f->page, "hearth_operation_duration_seconds_sum", "kind=\"reduce_scatter\"") ==
+    assert_true(value_of(bucket, "kind=\"reduce_scatter\",le=\"0.000001\"") == 1);
+    assert_true(value_of(bucket, "kind=\"reduce_scatter\",le=\"0.000004\"") == 2);
+    assert_true(value_of(bucket, "kind=\"reduce_scatter\",le=\"1.048576\"") == 2);
+    assert_true(value_of(bucket, "kind=\"reduce_scatter\",le=\"2.097152\"") == 3);
+    assert_true(value_of(bucket, "kind=\"reduce_scatter\",le=\"+Inf\"") == 4);
+    assert_true(value_of("hearth_operation_duration_seconds_count", "kind=\"reduce_scatter\"") == 4);
+    assert_true(value_of("hearth_operation_duration_seconds_sum", "kind=\"reduce_scatter\"") ==
                 1099513.127779);
 }
 
-TEST_WITH(labels_are_escaped, open_fixture, close_fixture)
+TEST_WITH(labels_are_escaped, begin, end)
 {
-    struct fixture *f = *state;
     const char *odd[METRICS_KINDS];
 
     memcpy(odd, names, sizeof odd);
     odd[0] = "a\"b\\c\nd";
-    char *text = text_of(&f->m, &f->heap, odd);
-    read_page(&f->page, text);
+    char *text = text_of(odd);
+    read_page(text);
     assert_non_null(strstr(text, "hearth_operations_total{kind=\"a\\\"b\\\\c\\nd\"} 0\n"));
     free(text);
 }
 
 /* Of a buffer that is too small as much is used as fits, and the length is told all the same. */
-TEST_WITH(short_buffers_are_kept, open_fixture, close_fixture)
+TEST_WITH(short_buffers_are_kept, begin, end)
 {
-    struct fixture *f = *state;
-    char *whole = text_of(&f->m, &f->heap, names);
+    char *whole = text_of(names);
     size_t len = strlen(whole);
 
     for (size_t size = 0; size < len + 3; size += size < 300 ? 1 : 97) {
         char *part = malloc(size + 1);
         assert_non_null(part);
         memset(part, 0x7e, size + 1);
-        assert_int_equal(metrics_text(&f->m, &f->heap, names, part, size), len);
+        assert_int_equal(metrics_text(&m, &heap, names, part, size), len);
         assert_int_equal(part[size], 0x7e);
         if (size > 0) {
             size_t kept = size - 1 < len ? size - 1 : len;
@@ -343,9 +326,6 @@ TEST_WITH(short_buffers_are_kept, open_fixture, close_fixture)
 
 TEST(no_memory_is_an_error)
 {
-    struct heap heap;
-    struct metrics m;
-
     heap_init(&heap, 0);
     heap.fail_after = 0;
     assert_int_equal(metrics_init(&m, 4, &heap), HEARTH_NO_MEMORY);

@@ -24,3 +24,21 @@ bool ready(int fd, bool to_send)
     struct sock_wait item = {.fd = fd, .want_recv = !to_send, .want_send = to_send};
     return sock_wait(&item, 1, clock_real() + PATIENCE_NS) == 1 && item.ready;
 }
+
+int listen_on(const struct sock_addr *addr, struct sock_addr *bound)
+{
+    struct error error;
+    int fd = -1;
+    if (sock_listen(addr, 8, &fd, bound, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    return fd;
+}
+
+int dial_to(const struct sock_addr *addr, const struct sock_addr *from)
+{
+    struct error error;
+    int fd = -1;
+    if (sock_dial(addr, from, &fd, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    return fd;
+}

@@ -74,15 +74,18 @@ void freeaddrinfo(struct addrinfo *list)
 
 /* ---- tests ---- */
 
-static int look_up(const char *text, struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error)
+static struct sock_addr addrs[RESOLVE_MAX];
+static struct error error;
+static int count;
+
+static int look_up(const char *text)
 {
-    return resolve(text, 77, clock_real() + PATIENCE_NS, addrs, count, error);
+    return resolve(text, 77, clock_real() + PATIENCE_NS, addrs, &count, &error);
 }
 
 TEST(numbers_are_not_looked_up)
 {
-    struct sock_addr addrs[RESOLVE_MAX];
-    int count = 0, before = atomic_load(&asked);
+    int before = atomic_load(&asked);
 
     assert_int_equal(resolve("10.1.2.3", 77, 0, addrs, &count, NULL), HEARTH_OK);
     assert_int_equal(count, 1);
@@ -96,15 +99,11 @@ TEST(numbers_are_not_looked_up)
 
 TEST(names_give_addresses_once_each)
 {
-    struct sock_addr addrs[RESOLVE_MAX];
-    struct error error;
-    int count = 0;
-
-    assert_int_equal(look_up("node-1.example:52416", addrs, &count, &error), HEARTH_OK);
+    assert_int_equal(look_up("node-1.example:52416"), HEARTH_OK);
     assert_int_equal(count, 2);
     assert_addr(&addrs[0], "10.0.0.1:52416");
     assert_addr(&addrs[1], "[2001:db8::1]:52416");
-    assert_int_equal(look_up("many", addrs, &count, &error), HEARTH_OK);
+    assert_int_equal(look_up("many"), HEARTH_OK);
     assert_int_equal(count, RESOLVE_MAX);
     assert_addr(&addrs[7], "10.0.0.7:77");
 }
@@ -114,12 +113,9 @@ TEST(failures_name_the_host)
     static const struct {
         const char *text, *word;
     } rows[] = {{"nobody:1", "\"nobody\""}, {"broken", "open files"}, {"empty", "\"empty\""}};
-    struct sock_addr addrs[RESOLVE_MAX];
-    struct error error;
-    int count = -7;
-
+    count = -7;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(look_up(rows[i].text, addrs, &count, &error), HEARTH_SYSTEM);
+        assert_int_equal(look_up(rows[i].text), HEARTH_SYSTEM);
         assert_non_null(strstr(error.text, rows[i].word));
         assert_int_equal(count, -7);
     }
@@ -134,15 +130,14 @@ TEST(bad_forms_are_refused)
     static const char *const good[] = {"host",    "host:1", "a.b-c_d.e.:9", "1host",
                                        "1.2.3.4", "::1",    "unix:/x"};
     char longer[300];
-    struct sock_addr addrs[RESOLVE_MAX];
-    struct error error;
-    int count = -7, before = atomic_load(&asked);
+    int before = atomic_load(&asked);
 
+    count = -7;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         error_clear(&error);
         assert_int_equal(resolve_check(bad[i], &error), HEARTH_INVALID);
         assert_non_null(strstr(error.text, bad[i]));
-        assert_int_equal(look_up(bad[i], addrs, &count, &error), HEARTH_INVALID);
+        assert_int_equal(look_up(bad[i]), HEARTH_INVALID);
     }
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(resolve_check(good[i], &error), HEARTH_OK);
@@ -158,35 +153,32 @@ TEST(bad_forms_are_refused)
 /* Those that do not answer are left behind, up to a limit; when they answer there is room again. */
 TEST(slow_look_ups_are_left_behind)
 {
-    struct sock_addr addrs[RESOLVE_MAX];
-    struct error error;
-    int count = -7, status;
+    int status;
 
+    count = -7;
     atomic_store(&held, true);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(resolve("slow:1", 0, clock_real() + NS_PER_MS, addrs, &count, &error),
                          HEARTH_TIMEOUT);
         assert_non_null(strstr(error.text, "\"slow\""));
     }
-    assert_int_equal(look_up("other", addrs, &count, &error), HEARTH_LIMIT);
+    assert_int_equal(look_up("other"), HEARTH_LIMIT);
     assert_int_equal(count, -7);
-    assert_int_equal(look_up("10.0.0.1", addrs, &count, &error), HEARTH_OK);
+    assert_int_equal(look_up("10.0.0.1"), HEARTH_OK);
     atomic_store(&held, false);
     uint64_t deadline_ns = clock_real() + PATIENCE_NS;
-    while ((status = look_up("other", addrs, &count, &error)) == HEARTH_LIMIT) {
+    while ((status = look_up("other")) == HEARTH_LIMIT) {
         assert_true(clock_real() < deadline_ns);
         thread_yield();
     }
     assert_int_equal(status, HEARTH_OK);
-    assert_int_equal(look_up("slow", addrs, &count, &error), HEARTH_OK);
+    assert_int_equal(look_up("slow"), HEARTH_OK);
 }
 
 TEST(nobody_waits_for_a_lookup)
 {
-    struct sock_addr addrs[RESOLVE_MAX];
     struct lookup *lookup = NULL;
-    struct error error;
-    int count = 0, status;
+    int status;
 
     atomic_store(&held, true);
     assert_int_equal(lookup_begin("slow:5", 77, &lookup, &error), HEARTH_OK);

@@ -17,6 +17,7 @@
 
 #define UNSUPPORTED 77
 
+static struct error error;
 static char secret[] = "/tmp/hearth-sandbox-XXXXXX";
 
 static int begin(void **state)
@@ -80,7 +81,6 @@ static bool has_socket(int family, int type)
 
 static int without_files(void)
 {
-    struct error error;
     int kept = open(secret, O_RDONLY | O_CLOEXEC);
     char byte;
     STEP(1, kept >= 0 && opens(secret, O_RDONLY));
@@ -97,7 +97,6 @@ static int without_files(void)
 
 static int without_calls(void)
 {
-    struct error error;
     if (sandbox_privileges(&error) != HEARTH_OK || sandbox_calls(&error) != HEARTH_OK)
         return UNSUPPORTED;
     STEP(1, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == -1 && errno == EPERM);
@@ -119,7 +118,6 @@ static int without_calls(void)
 /* What the helper does all day. */
 static int with_datagrams(void)
 {
-    struct error error;
     struct sock_addr addr;
     char bytes[4], text[SOCK_TEXT_MAX];
     int ends[2];

@@ -15,6 +15,8 @@
 #include "os/clock.h"
 #include "support/suite.h"
 
+static struct error error;
+
 /* ---- addresses ---- */
 
 TEST(text_and_back)
@@ -143,6 +145,47 @@ TEST(as_they_travel_and_back)
     assert_false(sock_addr_to_net(&path, &net));
 }
 
+/* ---- addresses that one machine may have for the asking count as one ---- */
+
+static uint64_t network(const char *text)
+{
+    struct sock_addr addr = addr_of(text);
+    return sock_addr_network(&addr);
+}
+
+TEST(one_network)
+{
+    static const char *const same[][2] = {
+        {"192.0.2.7:1", "192.0.2.7:2"},
+        {"192.0.2.7:1", "[::ffff:192.0.2.7]:9"},
+        {"[2001:db8:1:2::1]:1", "[2001:db8:1:2:ffff:ffff:ffff:ffff]:2"},
+        {"[fe80::1]:1", "[fe80::2]:1"},
+        {"unix:/tmp/a", "unix:@b"},
+    };
+
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        assert_true(network(same[i][0]) == network(same[i][1]));
+}
+
+TEST(different_networks)
+{
+    static const char *const all[] = {
+        "192.0.2.7:1",         "192.0.2.8:1",         "0.0.0.0:1",   "[::1]:1",     "[2001:db8:1:2::1]:1",
+        "[2001:db8:1:3::1]:1", "[2001:db8:2:2::1]:1", "[fe80::1]:1", "unix:/tmp/a",
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_false(network(all[i]) == network(all[k]));
+}
+
+/* The same prefix is used on every link. */
+TEST(links_have_their_own)
+{
+    assert_false(network("[fe80::1%lo]:1") == network("[fe80::1]:1"));
+    assert_true(network("[fe80::1%lo]:1") == network("[fe80::2%lo]:1"));
+}
+
 /* ---- connections ---- */
 
 static void assert_manners(int fd)
@@ -155,11 +198,10 @@ static void assert_manners(int fd)
 static void join(const char *text, int ends[2], int *listener)
 {
     struct sock_addr bound, from, addr = addr_of(text);
-    struct error error;
 
-    assert_int_equal(sock_listen(&addr, 8, listener, &bound, &error), HEARTH_OK);
+    *listener = listen_on(&addr, &bound);
     assert_int_equal(sock_accept(*listener, &ends[1], &from), HEARTH_PENDING);
-    assert_int_equal(sock_dial(&bound, NULL, &ends[0], &error), HEARTH_OK);
+    ends[0] = dial_to(&bound, NULL);
     assert_true(ready(ends[0], true));
     assert_int_equal(sock_dialled(ends[0], &bound, &error), HEARTH_OK);
     assert_true(ready(*listener, false));
@@ -232,13 +274,11 @@ TEST(every_family_connects)
 TEST(every_interface_means_both_families)
 {
     struct sock_addr any = addr_of("[::]:0"), bound, from, to = addr_of("127.0.0.1:0");
-    struct error error;
-    int listener, fds[2];
+    int listener = listen_on(&any, &bound), fds[2];
 
-    assert_int_equal(sock_listen(&any, 8, &listener, &bound, &error), HEARTH_OK);
     sock_addr_set_port(&to, sock_addr_port(&bound));
     struct sock_addr here = addr_of("127.0.0.2:0");
-    assert_int_equal(sock_dial(&to, &here, &fds[0], &error), HEARTH_OK);
+    fds[0] = dial_to(&to, &here);
     assert_true(ready(listener, false));
     assert_int_equal(sock_accept(listener, &fds[1], &from), HEARTH_OK);
     sock_addr_set_port(&from, 0);
@@ -255,17 +295,15 @@ TEST(an_address_in_use_is_a_limit)
 
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         struct sock_addr addr = addr_of(where[i]), bound;
-        struct error error;
         char text[SOCK_TEXT_MAX];
-        int first = -1, second = -7;
-        assert_int_equal(sock_listen(&addr, 8, &first, &bound, &error), HEARTH_OK);
+        int first = listen_on(&addr, &bound), second = -7;
         assert_int_equal(sock_listen(&bound, 8, &second, NULL, &error), HEARTH_LIMIT);
         assert_int_equal(error.reason, HEARTH_REASON_ADDRESS_IN_USE);
         assert_int_equal(second, -7);
         sock_addr_text(&bound, text, sizeof text);
         assert_non_null(strstr(error.text, text));
         sock_unlisten(first);
-        assert_int_equal(sock_listen(&bound, 8, &second, NULL, &error), HEARTH_OK);
+        second = listen_on(&bound, NULL);
         sock_unlisten(second);
     }
 }
@@ -273,17 +311,15 @@ TEST(an_address_in_use_is_a_limit)
 TEST(a_file_nobody_listens_on_is_replaced)
 {
     struct sock_addr addr = addr_of("unix:/tmp/hearth-test-stale");
-    struct error error;
     struct stat s;
-    int fd;
+    int fd = listen_on(&addr, NULL);
 
-    assert_int_equal(sock_listen(&addr, 8, &fd, NULL, &error), HEARTH_OK);
     assert_int_equal(stat("/tmp/hearth-test-stale", &s), 0);
     assert_int_equal(s.st_mode & 0777, 0600);
     sock_close(fd); /* as a process does that is killed */
     assert_int_equal(access("/tmp/hearth-test-stale", F_OK), 0);
     assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_PEER_LOST);
-    assert_int_equal(sock_listen(&addr, 8, &fd, NULL, &error), HEARTH_OK);
+    fd = listen_on(&addr, NULL);
     sock_unlisten(fd);
     assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_PEER_LOST);
 
@@ -300,18 +336,13 @@ TEST(a_file_nobody_listens_on_is_replaced)
 static struct sock_addr deserted(void)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
-    struct error error;
-    int fd;
-
-    assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
-    sock_unlisten(fd);
+    sock_unlisten(listen_on(&addr, &bound));
     return bound;
 }
 
 TEST(nobody_there_is_a_lost_peer)
 {
     struct sock_addr bound = deserted();
-    struct error error;
     char text[SOCK_TEXT_MAX];
     int fd;
 
@@ -334,10 +365,8 @@ TEST(nobody_there_is_a_lost_peer)
 TEST(nobody_meets_itself)
 {
     struct sock_addr bound = deserted();
-    struct error error;
-    int fd;
+    int fd = dial_to(&bound, &bound);
 
-    assert_int_equal(sock_dial(&bound, &bound, &fd, &error), HEARTH_OK);
     assert_true(ready(fd, true));
     assert_int_equal(sock_dialled(fd, &bound, &error), HEARTH_PEER_LOST);
     sock_close(fd);
@@ -346,7 +375,6 @@ TEST(nobody_meets_itself)
 TEST(an_address_of_others_cannot_be_listened_on)
 {
     struct sock_addr addr = addr_of("192.0.2.77:1"), from = addr_of("127.0.0.1:0");
-    struct error error;
     int fd = -7;
 
     assert_int_equal(sock_listen(&addr, 8, &fd, NULL, &error), HEARTH_SYSTEM);
@@ -364,11 +392,8 @@ TEST(no_descriptor_left)
 {
     struct sock_addr addr = addr_of("127.0.0.1:0"), bound;
     struct rlimit before, none;
-    struct error error;
-    int listener, fd, other = -7, pair[2];
+    int listener = listen_on(&addr, &bound), fd = dial_to(&bound, NULL), other = -7, pair[2];
 
-    assert_int_equal(sock_listen(&addr, 8, &listener, &bound, &error), HEARTH_OK);
-    assert_int_equal(sock_dial(&bound, NULL, &fd, &error), HEARTH_OK);
     assert_true(ready(listener, false));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;

@@ -9,6 +9,8 @@
 #include "addrs.h"
 #include "support/suite.h"
 
+static struct error error;
+
 static char base[] = "/tmp/hearth-names-XXXXXX"; /* plays $XDG_RUNTIME_DIR */
 static char inside[64], before_us[256];
 
@@ -50,7 +52,6 @@ static bool leads_into(const char *folder)
 static void assert_refused(const char *why)
 {
     struct sock_addr addr = addr_of("unix:@x");
-    struct error error;
     int fd;
 
     assert_int_equal(sock_listen(&addr, 1, &fd, NULL, &error), HEARTH_SYSTEM);
@@ -63,8 +64,6 @@ static void assert_refused(const char *why)
 TEST_WITH(a_folder_that_others_reach_is_refused, folder_begin, folder_end)
 {
     struct sock_addr addr = addr_of("unix:@x");
-    struct error error;
-    int fd;
 
     assert_int_equal(symlink("/tmp", inside), 0);
     assert_refused("symbolic link");
@@ -83,8 +82,7 @@ TEST_WITH(a_folder_that_others_reach_is_refused, folder_begin, folder_end)
         assert_int_equal(chown(inside, 0, 0), 0);
     }
     assert_int_equal(chmod(inside, 0700), 0);
-    assert_int_equal(sock_listen(&addr, 1, &fd, NULL, &error), HEARTH_OK);
-    sock_unlisten(fd);
+    sock_unlisten(listen_on(&addr, NULL));
 }
 
 TEST_WITH(a_base_that_is_no_good_is_not_used, folder_begin, folder_end)
@@ -119,14 +117,11 @@ TEST_WITH(sockets_of_the_dead_are_removed, folder_begin, folder_end)
 {
     struct sock_addr dead = addr_of("unix:@hearth-dead"), ours = addr_of("unix:@hearth-ours"),
                      next = addr_of("unix:@hearth-next");
-    struct error error;
-    int fd[3], guest;
+    int fd[3] = {listen_on(&dead, NULL), listen_on(&ours, NULL), -1}, guest;
 
-    assert_int_equal(sock_listen(&dead, 1, &fd[0], NULL, &error), HEARTH_OK);
-    assert_int_equal(sock_listen(&ours, 1, &fd[1], NULL, &error), HEARTH_OK);
     sock_close(fd[0]); /* as a kill does: without taking the file away */
     assert_int_equal(access(path_of(&dead), F_OK), 0);
-    assert_int_equal(sock_listen(&next, 1, &fd[2], NULL, &error), HEARTH_OK);
+    fd[2] = listen_on(&next, NULL);
     assert_int_equal(access(path_of(&dead), F_OK), -1);
     assert_int_equal(access(path_of(&ours), F_OK), 0);
     assert_int_equal(sock_accept(fd[1], &guest, NULL), HEARTH_PENDING); /* who looked was not heard */
@@ -137,18 +132,17 @@ TEST_WITH(sockets_of_the_dead_are_removed, folder_begin, folder_end)
 /* Whoever listens may have been started without the session's folder. */
 TEST_WITH(a_name_is_found_below_tmp_too, folder_begin, folder_end)
 {
-    struct error error;
     char name[64];
     int listener, fd;
 
     snprintf(name, sizeof name, "unix:@hearth-test-tmp-%d", (int)getpid());
     unsetenv("XDG_RUNTIME_DIR");
     struct sock_addr there = addr_of(name);
-    assert_int_equal(sock_listen(&there, 1, &listener, NULL, &error), HEARTH_OK);
+    listener = listen_on(&there, NULL);
     setenv("XDG_RUNTIME_DIR", base, 1);
     struct sock_addr here = addr_of(name);
     assert_false(sock_addr_equal(&here, &there));
-    assert_int_equal(sock_dial(&here, NULL, &fd, &error), HEARTH_OK);
+    fd = dial_to(&here, NULL);
     sock_close(fd);
     sock_unlisten(listener);
     assert_int_equal(sock_dial(&here, NULL, &fd, &error), HEARTH_PEER_LOST);
@@ -160,16 +154,12 @@ TEST_WITH(a_squatted_name_does_not_matter, folder_begin, folder_end)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct sock_addr addr = addr_of("unix:@hearth-test-squat");
-    struct error error;
-    int listener, fd, guest;
-
-    int squatter = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int guest, squatter = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memcpy(un.sun_path + 1, "hearth-test-squat", 17);
     assert_int_equal(
         bind(squatter, (struct sockaddr *)&un, (socklen_t)offsetof(struct sockaddr_un, sun_path) + 18), 0);
     assert_int_equal(listen(squatter, 1), 0);
-    assert_int_equal(sock_listen(&addr, 1, &listener, NULL, &error), HEARTH_OK);
-    assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_OK);
+    int listener = listen_on(&addr, NULL), fd = dial_to(&addr, NULL);
     assert_int_equal(sock_accept(listener, &guest, NULL), HEARTH_OK);
     sock_close(guest);
     sock_close(fd);

@@ -13,7 +13,8 @@
 #include "os/spawn.h"
 #include "support/suite.h"
 
-static char folder[64], script[96];
+static char folder[64], script[96], text[64];
+static struct child child;
 
 static int make_folder(void **state)
 {
@@ -42,54 +43,48 @@ static void write_script(const char *lines, mode_t mode)
     assert_int_equal(chmod(script, mode), 0);
 }
 
-static void start(struct child *child, const char *lines)
+static void start(const char *lines)
 {
     struct error error;
 
     write_script(lines, 0700);
-    assert_int_equal(child_start(child, script, &error), HEARTH_OK);
-    assert_true(child->pid > 0 && child->fd >= 0);
+    assert_int_equal(child_start(&child, script, &error), HEARTH_OK);
+    assert_true(child.pid > 0 && child.fd >= 0);
 }
 
-/* All that it writes until its output ends. */
-static void hear(struct child *child, char *text, size_t size)
+/* Says a word, and hears all that comes back until its output ends. */
+static void talk(void)
 {
+    struct iovec piece = {(char[]){"word\n"}, 5};
     size_t len = 0;
 
-    for (;;) {
-        assert_true(ready(child->fd, false));
-        struct iovec piece = {text + len, size - 1 - len};
-        ssize_t n = sock_recv(child->fd, &piece, 1);
-        if (n < 0)
-            break;
-        len += (size_t)n;
+    assert_int_equal(sock_send(child.fd, &piece, 1), 5);
+    for (ssize_t n = 0; n >= 0; len += n > 0 ? (size_t)n : 0) {
+        assert_true(ready(child.fd, false));
+        piece = (struct iovec){text + len, sizeof text - 1 - len};
+        n = sock_recv(child.fd, &piece, 1);
     }
     text[len] = '\0';
 }
 
-static void ends_as(struct child *child, const char *expected)
+static void ends_as(const char *expected)
 {
     uint64_t end_ns = clock_real() + PATIENCE_NS;
     char how[64] = "";
 
-    while (!child_ended(child, how, sizeof how))
+    while (!child_ended(&child, how, sizeof how))
         assert_true(clock_real() < end_ns);
     assert_string_equal(how, expected);
-    assert_int_equal(child->pid, 0);
-    assert_true(child_ended(child, how, sizeof how));
+    assert_int_equal(child.pid, 0);
+    assert_true(child_ended(&child, how, sizeof how));
 }
 
 TEST_WITH(talks_and_ends, make_folder, remove_folder)
 {
-    struct child child;
-    char text[64];
-
-    start(&child, "#!/bin/sh\nread line\necho got $line\necho lost >&2\nexit 7\n");
-    struct iovec piece = {(char[]){"word\n"}, 5};
-    assert_int_equal(sock_send(child.fd, &piece, 1), 5);
-    hear(&child, text, sizeof text);
+    start("#!/bin/sh\nread line\necho got $line\necho lost >&2\nexit 7\n");
+    talk();
     assert_string_equal(text, "got word\n");
-    ends_as(&child, "exit status 7");
+    ends_as("exit status 7");
     child_end(&child);
     child_end(&child);
     assert_int_equal(child.fd, -1);
@@ -97,27 +92,24 @@ TEST_WITH(talks_and_ends, make_folder, remove_folder)
 
 TEST_WITH(killed_ones_are_reaped, make_folder, remove_folder)
 {
-    struct child child;
-
-    start(&child, "#!/bin/sh\nexec sleep 1000\n");
+    start("#!/bin/sh\nexec sleep 1000\n");
     int pid = child.pid;
     child_end(&child);
     assert_int_equal(kill(pid, 0), -1);
-    start(&child, "#!/bin/sh\nkill -9 $$\n");
-    ends_as(&child, "signal 9");
+    start("#!/bin/sh\nkill -9 $$\n");
+    ends_as("signal 9");
     child_end(&child);
 }
 
 TEST_WITH(other_children_are_left_alone, make_folder, remove_folder)
 {
-    struct child child;
     int status = 0;
 
     pid_t other = fork();
     if (other == 0)
         _exit(9);
-    start(&child, "#!/bin/sh\nexit 0\n");
-    ends_as(&child, "exit status 0");
+    start("#!/bin/sh\nexit 0\n");
+    ends_as("exit status 0");
     child_end(&child);
     assert_int_equal(waitpid(other, &status, 0), other);
     assert_int_equal(WEXITSTATUS(status), 9);
@@ -125,17 +117,14 @@ TEST_WITH(other_children_are_left_alone, make_folder, remove_folder)
 
 TEST_WITH(others_may_have_reaped_it, make_folder, remove_folder)
 {
-    struct child child;
-
-    start(&child, "#!/bin/sh\nexit 0\n");
+    start("#!/bin/sh\nexit 0\n");
     assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
-    ends_as(&child, "somebody else reaped it");
+    ends_as("exit status unknown, another part of the program reaped it");
     child_end(&child);
 }
 
 TEST_WITH(what_cannot_be_run_is_named, make_folder, remove_folder)
 {
-    struct child child;
     struct error error;
 
     assert_int_equal(child_start(&child, "/nowhere/program", &error), HEARTH_INVALID);
@@ -153,15 +142,10 @@ TEST_WITH(what_cannot_be_run_is_named, make_folder, remove_folder)
 /* Programs that closed their standard descriptors get the line as one of these numbers. */
 TEST_WITH(low_numbers_do_no_harm, make_folder, remove_folder)
 {
-    struct child child;
-    char text[64];
-
     int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
     close(STDIN_FILENO);
-    start(&child, "#!/bin/sh\nread line\necho got $line\n");
-    struct iovec piece = {(char[]){"word\n"}, 5};
-    assert_int_equal(sock_send(child.fd, &piece, 1), 5);
-    hear(&child, text, sizeof text);
+    start("#!/bin/sh\nread line\necho got $line\n");
+    talk();
     child_end(&child);
     if (in >= 0) {
         dup2(in, STDIN_FILENO);

@@ -46,19 +46,18 @@ TEST(a_thread_runs_named_and_without_signals)
 
 #define ROUNDS 20000
 
-struct counter {
+static struct counter {
     struct mutex lock;
     long value;
-};
+} c;
 
 static void count_up(void *arg)
 {
-    struct counter *c = arg;
-
+    (void)arg;
     for (int i = 0; i < ROUNDS; i++) {
-        mutex_lock(&c->lock);
-        c->value++;
-        mutex_unlock(&c->lock);
+        mutex_lock(&c.lock);
+        c.value++;
+        mutex_unlock(&c.lock);
         if (i % 1000 == 0)
             thread_yield();
     }
@@ -66,12 +65,11 @@ static void count_up(void *arg)
 
 TEST(a_mutex_excludes)
 {
-    struct counter c = {.value = 0};
     struct thread threads[4];
 
     assert_int_equal(mutex_init(&c.lock), HEARTH_OK);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(thread_start(&threads[i], "count", count_up, &c), HEARTH_OK);
+        assert_int_equal(thread_start(&threads[i], "count", count_up, NULL), HEARTH_OK);
     for (int i = 0; i < 4; i++)
         thread_join(&threads[i]);
     assert_int_equal(c.value, 4 * ROUNDS);

@@ -167,15 +167,15 @@ TEST_WITH(what_is_no_file_is_refused, folder_make, folder_remove)
     assert_refused(path, "is a directory", "path of a file");
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused(path, "no regular file", "move it away");
+    assert_refused(path, "not a regular file", "move it away");
     assert_int_equal(unlink(path), 0);
     snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
     assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
-    assert_refused(path, "no regular file", "move it away");
+    assert_refused(path, "not a regular file", "move it away");
     close(fd);
     assert_refused("/dev/null", "", "");
     file_put(folder_path("file"), "", 0, 0600);
-    assert_refused(folder_path("file/node.key"), "no directory", "correct the path");
+    assert_refused(folder_path("file/node.key"), "not a directory", "correct the path");
     watchdog(0, NULL);
 }
 

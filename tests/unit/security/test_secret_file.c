@@ -134,7 +134,7 @@ TEST_WITH(other_files_are_refused, folder_make, folder_remove)
     assert_refused(path, "no join token");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused(path, "no regular file");
+    assert_refused(path, "not a regular file");
 }
 
 TEST_WITH(a_descriptor_can_be_read_again_and_again, folder_make, folder_remove)

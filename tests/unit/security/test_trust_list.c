@@ -209,7 +209,7 @@ TEST_WITH(the_file_must_be_ours, begin, end)
     assert_refused("symbolic link");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused("no regular file");
+    assert_refused("not a regular file");
 }
 
 /* ---- changes ---- */

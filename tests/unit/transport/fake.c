@@ -364,12 +364,20 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
     upper->loans[upper->loan_count++] = *loan;
 }
 
+static const char *const kind_names[FRAME_KIND_MAX + 1] = {
+    [FRAME_HELLO] = "hello",   [FRAME_DATA] = "data",     [FRAME_GRANT] = "grant",
+    [FRAME_CREDIT] = "credit", [FRAME_ABORT] = "abort",   [FRAME_DISPUTE] = "dispute",
+    [FRAME_ASK] = "ask",       [FRAME_ANSWER] = "answer", [FRAME_VERDICT] = "verdict",
+    [FRAME_PING] = "ping",     [FRAME_PONG] = "pong",     [FRAME_BYE] = "bye",
+    [FRAME_LEAVE] = "leave",
+};
+
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
 {
     struct upper *upper = arg;
     char word[32];
     assert_ptr_equal(link, upper->link);
-    snprintf(word, sizeof word, "%s", frame_kind_name(frame->kind));
+    snprintf(word, sizeof word, "%s", kind_names[frame->kind]);
     memcpy(upper->control, payload, frame->length);
     note(upper, word, frame->length);
 }
@@ -501,6 +509,13 @@ bool out_is_empty(int pipe)
 void send_control(uint8_t kind, uint32_t len, const void *payload)
 {
     link_send_control(&w->link, &(struct frame){.kind = kind, .length = len}, payload);
+}
+
+void part(void)
+{
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    link_part(&w->link, &bye);
 }
 
 void expect_down(int status, const char *words)

@@ -122,5 +122,6 @@ struct frame next_out(int pipe,
                       const uint8_t **payload); /* that the link has sent; the payload may be NULL */
 bool out_is_empty(int pipe);
 void send_control(uint8_t kind, uint32_t len, const void *payload);
+void part(void); /* link_part with HEARTH_CLOSED */
 /* The next pump takes the link down, and nothing comes after that. */
 void expect_down(int status, const char *words);

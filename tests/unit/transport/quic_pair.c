@@ -12,6 +12,14 @@
 #define PIECE_MAX   (256u << 10)
 #define PATTERN     65521u /* bytes repeat after so many: no divisor of any buffer's size */
 
+void port_open(struct datagram_port *port, struct sock_addr *bound)
+{
+    struct sock_addr local;
+    struct error error;
+    assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
+    assert_int_equal(datagram_open(&local, 1 << 22, port, bound, &error), HEARTH_OK);
+}
+
 /* ---- the relay ---- */
 
 static void relay_pass(struct relay *r, int to, const uint8_t *bytes, size_t len)
@@ -81,13 +89,10 @@ static void relay_run(void *arg)
 
 void relay_begin(struct relay *r, const struct relay_habits *habits, uint64_t seed)
 {
-    struct sock_addr local;
-    struct error error;
     memset(r, 0, sizeof *r);
     r->habits = *habits;
     prng_init(&r->prng, seed);
-    assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
-    assert_int_equal(datagram_open(&local, 1 << 22, &r->port, &r->addr, &error), HEARTH_OK);
+    port_open(&r->port, &r->addr);
     assert_int_equal(thread_start(&r->thread, "relay", relay_run, r), HEARTH_OK);
 }
 
@@ -169,6 +174,17 @@ void pair_join(struct quic_pair *pair, const struct pair_wish *wish)
     }
     for (int i = 0; i < 2; i++)
         thread_join(&pair->sides[i].thread);
+}
+
+void pair_open_joined(struct quic_pair *pair, const struct pair_wish *wish)
+{
+    quic_pair_open(pair, wish);
+    pair_join(pair, wish);
+    for (int i = 0; i < 2; i++) {
+        if (pair->sides[i].status != HEARTH_OK)
+            fail_msg("side %d: %s", i, pair->sides[i].error.text);
+        assert_int_equal(pair->sides[i].peer.count, pair->sides[i].peer.streams);
+    }
 }
 
 void pair_close_side(struct quic_pair *pair, int number)

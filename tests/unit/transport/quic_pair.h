@@ -27,6 +27,7 @@ struct relay {
     int held_to;
     _Atomic(unsigned) passed;
 };
+void port_open(struct datagram_port *port, struct sock_addr *bound); /* on loopback; bound may be NULL */
 void relay_begin(struct relay *relay, const struct relay_habits *habits, uint64_t seed);
 void relay_end(struct relay *relay);
 
@@ -58,8 +59,9 @@ struct pair_wish {
 /* Credentials of a new node on this heap. */
 struct credentials *pair_node(struct heap *heap, uint8_t secret, uint64_t instance);
 void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish);
-/* Both join, each in a thread of its own. `ready` (may be NULL) is called between, in the caller's. */
+/* Both join, each in a thread of its own. */
 void pair_join(struct quic_pair *pair, const struct pair_wish *wish);
+void pair_open_joined(struct quic_pair *pair, const struct pair_wish *wish); /* both, and it must succeed */
 void quic_pair_close(struct quic_pair *pair); /* nothing is left on the heaps */
 void pair_close_side(struct quic_pair *pair, int side);
 

@@ -314,9 +314,7 @@ TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted
 
 TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, world_close)
 {
-    struct error bye;
     uint8_t bytes[100] = {0};
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = FRAME_HEADER_LEN + 10;
     send_data(sizeof bytes, bytes, 0, 1);
     send_data(sizeof bytes, bytes, 0, 2);
@@ -324,7 +322,7 @@ TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, world_close)
     send_control(FRAME_ABORT, 0, NULL);
     w->fake.send_room = SIZE_MAX;
     upper_clear(&w->upper);
-    link_part(&w->link, &bye);
+    part();
     send_control(FRAME_PING, 0, NULL);
     link_pump(&w->link);
     assert_int_equal(w->fake.closed, 1);
@@ -338,10 +336,8 @@ TEST_WITH(a_goodbye_is_the_last_thing_said, setup_greeted, world_close)
 
 TEST_WITH(a_goodbye_waits_for_room, setup_greeted, world_close)
 {
-    struct error bye;
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = 5;
-    link_part(&w->link, &bye);
+    part();
     for (int i = 0; i < 3; i++)
         link_pump(&w->link);
     assert_int_equal(w->fake.closed, 0);
@@ -354,13 +350,11 @@ TEST_WITH(a_goodbye_waits_for_room, setup_greeted, world_close)
 
 TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, world_close)
 {
-    struct error bye;
     uint8_t bytes[600] = {0};
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = 5;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
     upper_clear(&w->upper);
-    link_part(&w->link, &bye);
+    part();
     link_pump(&w->link);
     assert_string_equal(w->upper.log, "");
     assert_int_equal(w->fake.closed, 0);
@@ -373,10 +367,8 @@ TEST_WITH(a_link_that_parts_reads_and_drops, setup_greeted, world_close)
 /* Where what is on its way would be lost by closing, the other end closes first. */
 TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted, world_close)
 {
-    struct error bye;
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     fake_must_finish(&w->fake);
-    link_part(&w->link, &bye);
+    part();
     for (int i = 0; i < 3; i++)
         link_pump(&w->link);
     assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
@@ -390,10 +382,8 @@ TEST_WITH(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greete
 
 TEST_WITH(a_goodbye_needs_no_memory, setup_greeted, world_close)
 {
-    struct error bye;
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     atomic_store(&w->upper.heap.fail_after, 0);
-    link_part(&w->link, &bye);
+    part();
     link_pump(&w->link);
     assert_int_equal(next_out(0, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);

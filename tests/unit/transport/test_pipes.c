@@ -386,9 +386,7 @@ TEST_WITH(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others, se
 
 TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, world_close)
 {
-    struct error bye;
     uint8_t bytes[100] = {0};
-    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     set_room(10);
     for (uint32_t i = 0; i < 9; i++)
         send_data(w, i, sizeof bytes, bytes);
@@ -397,7 +395,7 @@ TEST_WITH(the_goodbye_goes_through_every_pipe, setup_greeted, world_close)
     set_room(SIZE_MAX);
     w->fakes[3].send_room = 50; /* what has begun does not fit, so nothing may follow it */
     upper_clear(&w->upper);
-    link_part(&w->link, &bye);
+    part();
     link_pump(&w->link);
     assert_true(link_up(&w->link));
     assert_null(strstr(w->upper.log, "sent"));

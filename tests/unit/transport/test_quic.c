@@ -20,17 +20,6 @@ int main(void)
 static struct quic_pair pair;
 static struct relay relay;
 
-static void open_joined(const struct pair_wish *wish)
-{
-    quic_pair_open(&pair, wish);
-    pair_join(&pair, wish);
-    for (int i = 0; i < 2; i++) {
-        if (pair.sides[i].status != HEARTH_OK)
-            fail_msg("side %d: %s", i, pair.sides[i].error.text);
-        assert_int_equal(pair.sides[i].peer.count, pair.sides[i].peer.streams);
-    }
-}
-
 /* Traffic on every stream of both sides. Gives how many. */
 static int all_streams(struct traffic *list, size_t bytes, size_t piece)
 {
@@ -60,7 +49,7 @@ static void assert_all_moved(const struct traffic *list, int count)
 static void carries(const struct pair_wish *wish, size_t bytes, size_t piece)
 {
     struct traffic list[2 * LINK_PIPES_MAX];
-    open_joined(wish);
+    pair_open_joined(&pair, wish);
     assert_string_equal(pair.sides[0].peer.conns[0]->transport->scheme, "quic");
     int count = all_streams(list, bytes, piece);
     traffic_run(&pair, list, count);
@@ -129,14 +118,11 @@ TEST(survives_garbage)
 {
     struct traffic list[4];
     struct datagram_port port;
-    struct sock_addr local;
-    struct error error;
     struct prng prng;
     uint8_t bytes[1500];
     prng_init(&prng, 7);
-    open_joined(&(struct pair_wish){0});
-    assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
-    assert_int_equal(datagram_open(&local, 1 << 20, &port, NULL, &error), HEARTH_OK);
+    pair_open_joined(&pair, &(struct pair_wish){0});
+    port_open(&port, NULL);
     int count = all_streams(list, 500000, 0);
     uint64_t blocks = pair.sides[0].heap.bytes;
     for (int i = 0; i < 3000; i++) {
@@ -166,7 +152,7 @@ TEST(survives_garbage)
 TEST(a_stalled_stream_holds_up_nothing_else)
 {
     struct traffic list[6];
-    open_joined(&(struct pair_wish){.streams = 3});
+    pair_open_joined(&pair, &(struct pair_wish){.streams = 3});
     struct traffic stalled = {.conn = pair.sides[1].peer.conns[1], .out = SIZE_MAX, .seed_out = 9};
     for (int idle = 0; idle < 1000;) /* until its window is full */
         idle = traffic_move(&stalled) ? 0 : idle + 1;
@@ -206,7 +192,7 @@ static ssize_t read_to_the_end(struct traffic *t)
 /* Side 1 sends as much as it may and goes; all of it arrives, then the end. */
 TEST(close_delivers_what_was_sent)
 {
-    open_joined(&(struct pair_wish){0});
+    pair_open_joined(&pair, &(struct pair_wish){0});
     struct traffic sender = {.conn = pair.sides[1].peer.conns[1], .out = 200000, .seed_out = 3};
     struct traffic reader = {.conn = pair.sides[0].peer.conns[1], .in = 200000, .seed_in = 3};
     while (sender.sent < sender.out)
@@ -239,7 +225,7 @@ TEST(close_delivers_what_was_sent)
 /* Its process is killed: the socket goes without a word. */
 TEST(a_killed_peer_is_noticed)
 {
-    open_joined(&(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
+    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0], .out = 10, .seed_out = 1};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -251,7 +237,7 @@ TEST(a_killed_peer_is_noticed)
 /* The same, while we have nothing to say to it. */
 TEST(a_killed_peer_is_noticed_by_who_waits)
 {
-    open_joined(&(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
+    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -262,7 +248,7 @@ TEST(a_killed_peer_is_noticed_by_who_waits)
 TEST(a_silent_peer_is_lost_after_the_idle_time)
 {
     relay_begin(&relay, &(struct relay_habits){0}, 1);
-    open_joined(&(struct pair_wish){.relay = &relay, .idle_ns = 300 * NS_PER_MS});
+    pair_open_joined(&pair, &(struct pair_wish){.relay = &relay, .idle_ns = 300 * NS_PER_MS});
     relay.dead = true;
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -273,7 +259,7 @@ TEST(a_silent_peer_is_lost_after_the_idle_time)
 /* Idle links stay up: something is said before the time is over. */
 TEST(an_idle_link_stays_up)
 {
-    open_joined(&(struct pair_wish){.idle_ns = 200 * NS_PER_MS});
+    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = 200 * NS_PER_MS});
     struct traffic list[4];
     int count = all_streams(list, 0, 0);
     uint64_t until_ns = clock_real() + 600 * NS_PER_MS;

@@ -88,9 +88,7 @@ TEST(more_may_join_later)
     struct pair_wish wish = {0};
     struct quic_side third = {0};
     struct traffic list[4];
-    quic_pair_open(&pair, &wish);
-    pair_join(&pair, &wish);
-    assert_int_equal(pair.sides[0].status, HEARTH_OK);
+    pair_open_joined(&pair, &wish);
 
     struct quic_pair second = {.sides = {pair.sides[0], third}};
     struct quic_side *old = &second.sides[0], *new = &second.sides[1];
@@ -148,12 +146,11 @@ static size_t overhear_hello(uint8_t *bytes)
 {
     struct quic_pair other;
     struct datagram_port port;
-    struct sock_addr local, bound;
+    struct sock_addr bound;
     struct error error;
     struct datagrams one = {.bytes = bytes};
     quic_pair_open(&other, &(struct pair_wish){0});
-    assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
-    assert_int_equal(datagram_open(&local, 1 << 20, &port, &bound, &error), HEARTH_OK);
+    port_open(&port, &bound);
     other.sides[1].peer.addr = bound;
     int status =
         quic_join(other.sides[1].quic, &other.sides[1].peer, 1, clock_real() + 20 * NS_PER_MS, NULL, &error);

@@ -36,11 +36,7 @@ static ngtcp2_conn *native(int side)
 /* Side `from` says these bytes in TLS, behind its handshake: the other one is done with it. */
 static void say_late(int from, const uint8_t *bytes, size_t len)
 {
-    struct pair_wish wish = {0};
-    quic_pair_open(&pair, &wish);
-    pair_join(&pair, &wish);
-    assert_int_equal(pair.sides[0].status, HEARTH_OK);
-    assert_int_equal(pair.sides[1].status, HEARTH_OK);
+    pair_open_joined(&pair, &(struct pair_wish){0});
     assert_int_equal(
         ngtcp2_conn_submit_crypto_data(native(from), NGTCP2_CRYPTO_LEVEL_APPLICATION, bytes, len), 0);
     struct traffic list[2];

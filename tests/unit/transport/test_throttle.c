@@ -254,13 +254,11 @@ TEST_WITH(a_full_connection_is_waited_for, setup_two, world_close)
 /* A frame half sent is finished at the goodbye, not given up. */
 TEST_WITH(a_goodbye_does_not_wait, setup_two, world_close)
 {
-    struct error bye;
     struct frame frame;
     const uint8_t *payload;
     send_data(30000, "a");
     pump_at(START + 5 * NS_PER_MS);
-    error_set(&bye, HEARTH_CLOSED, 0, "it was closed");
-    link_part(&w->link, &bye);
+    part();
     link_pump(&w->link);
     for (int i = 0; i < 2; i++) {
         while (fake_next(&w->fakes[i], &frame, &payload))

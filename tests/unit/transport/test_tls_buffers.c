@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that encrypted connections use in turns: who has one, how many stay, and no memory for more. */
-#include "os/sock.h"
+#include "sock_ends.h"
 #include "support/sealed.h"
 #include "support/suite.h"
 #include "transport/tls.h"
 
-#define BIG     (1u << 20)
 #define RUSH    (3 * TLS_KEPT)
 #define TRIES   1000
 #define MEMBERS 2 /* connections that share the buffers */
@@ -69,7 +68,7 @@ TEST(a_rush_is_forgotten_at_rest)
 
 /* ---- connections ---- */
 
-struct ends {
+struct members {
     struct heap heap, peers;
     struct conn *own[MEMBERS], *peer[MEMBERS];
     uint64_t bytes; /* of the heap, at rest */
@@ -85,7 +84,7 @@ static struct conn *conn_over(struct heap *heap, struct tls_buffers *shared, int
     return conn;
 }
 
-static void ends_open(struct ends *e)
+static void members_open(struct members *e)
 {
     heap_init(&e->heap, 0);
     heap_init(&e->peers, 0);
@@ -103,7 +102,7 @@ static void ends_open(struct ends *e)
     e->bytes = e->heap.bytes;
 }
 
-static void ends_close(struct ends *e)
+static void members_close(struct members *e)
 {
     for (int i = 0; i < MEMBERS; i++) {
         e->own[i]->transport->close(e->own[i]);
@@ -111,12 +110,6 @@ static void ends_close(struct ends *e)
     }
     assert_int_equal(e->heap.blocks, 0);
     assert_int_equal(e->peers.blocks, 0);
-}
-
-static ssize_t send_one(struct conn *conn, const void *bytes, size_t len)
-{
-    struct iovec piece = {(void *)(uintptr_t)bytes, len};
-    return conn->transport->send(conn, &piece, 1);
 }
 
 /* Sends until the way is full: how much that was. */
@@ -142,8 +135,8 @@ static void empty(struct conn *from, struct conn *to, size_t len, uint8_t *bytes
 TEST(at_rest_a_connection_holds_nothing)
 {
     uint8_t *bytes = calloc(1, BIG);
-    struct ends e;
-    ends_open(&e);
+    struct members e;
+    members_open(&e);
     assert_true(e.bytes < TLS_IN_BYTES + TLS_OUT_BYTES + MEMBERS * 4096);
     for (int i = 0; i < MEMBERS; i++) { /* one after the other they use the same two */
         empty(e.own[i], e.peer[i], stuff(e.own[i], bytes), bytes);
@@ -153,7 +146,7 @@ TEST(at_rest_a_connection_holds_nothing)
     stuff(e.own[0], bytes);
     stuff(e.own[1], bytes);
     assert_true(e.heap.bytes > e.bytes);
-    ends_close(&e);
+    members_close(&e);
     free(bytes);
 }
 
@@ -161,8 +154,8 @@ TEST(at_rest_a_connection_holds_nothing)
 TEST(without_a_buffer_one_waits_for_another)
 {
     uint8_t *bytes = calloc(1, BIG);
-    struct ends e;
-    ends_open(&e);
+    struct members e;
+    members_open(&e);
     const struct holding *holding = e.own[0]->transport->holding;
     atomic_store(&e.heap.fail_after, 0);
     size_t all = stuff(e.own[0], bytes);
@@ -175,7 +168,7 @@ TEST(without_a_buffer_one_waits_for_another)
     assert_false(holding->holds(e.own[1]));
     empty(e.own[1], e.peer[1], 5, bytes);
     assert_memory_equal(bytes, "later", 5);
-    ends_close(&e);
+    members_close(&e);
     free(bytes);
 }
 
@@ -183,8 +176,8 @@ TEST(without_a_buffer_one_waits_for_another)
 TEST(without_a_buffer_nothing_is_read)
 {
     uint8_t byte;
-    struct ends e;
-    ends_open(&e);
+    struct members e;
+    members_open(&e);
     atomic_store(&e.heap.fail_after, 0);
     assert_int_equal(send_one(e.peer[0], "ab", 2), 2);
     assert_int_equal(send_one(e.peer[1], "c", 1), 1);
@@ -195,5 +188,5 @@ TEST(without_a_buffer_nothing_is_read)
     assert_int_equal(byte, 'b');
     assert_int_equal(e.own[1]->transport->recv(e.own[1], &byte, 1), 1);
     assert_int_equal(byte, 'c');
-    ends_close(&e);
+    members_close(&e);
 }

@@ -5,6 +5,8 @@
 #include "support/suite.h"
 #include "wire/greeting.h"
 
+static uint8_t bytes[GREETING_LEN];
+
 static const struct greeting greetings[] = {
     {GREETING_GREET, 0, 0, 0, 3, 1, 0xc1, 0x33, 0x11, 150000},
     {GREETING_WELCOME, 0, 0, 2, 1, 3, 0xc1, 0x11, 0x33, 150000},
@@ -15,11 +17,11 @@ static const struct greeting greetings[] = {
 /* By their bytes: that these hold every field, the golden ones show. */
 static void assert_greetings_equal(const struct greeting *a, const struct greeting *b)
 {
-    uint8_t bytes[2][GREETING_LEN];
+    uint8_t one[GREETING_LEN], other[GREETING_LEN];
 
-    greeting_encode(a, bytes[0]);
-    greeting_encode(b, bytes[1]);
-    assert_memory_equal(bytes[0], bytes[1], GREETING_LEN);
+    greeting_encode(a, one);
+    greeting_encode(b, other);
+    assert_memory_equal(one, other, GREETING_LEN);
 }
 
 TEST(golden_greetings_decode_and_encode_for_ever)
@@ -29,7 +31,6 @@ TEST(golden_greetings_decode_and_encode_for_ever)
 
     assert_int_equal(count, 4);
     for (size_t i = 0; i < count; i++) {
-        uint8_t bytes[GREETING_LEN];
         struct greeting g;
         const char *what = NULL;
         assert_int_equal(items[i].len, GREETING_LEN);
@@ -42,7 +43,6 @@ TEST(golden_greetings_decode_and_encode_for_ever)
 
 TEST(every_damaged_bit_is_noticed)
 {
-    uint8_t bytes[GREETING_LEN];
     struct greeting g = greetings[1];
 
     greeting_encode(&greetings[0], bytes);
@@ -72,7 +72,6 @@ TEST(wrong_fields_are_refused)
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        uint8_t bytes[GREETING_LEN];
         struct greeting g;
         const char *what = "";
         greeting_encode(&greetings[bad[i].of], bytes);
@@ -88,7 +87,6 @@ TEST(wrong_fields_are_refused)
 TEST(only_the_lower_rank_confirms)
 {
     struct greeting g = greetings[3], back;
-    uint8_t bytes[GREETING_LEN];
     const char *what = "";
 
     greeting_encode(&g, bytes);

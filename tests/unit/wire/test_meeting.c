@@ -28,11 +28,13 @@ static struct meeting_register register_full(void)
         member_full};
 }
 
-/* The message that tests/golden/message_v2.hex holds under this name. */
-static size_t message(const char *name, uint8_t *target, size_t size)
+static uint8_t bytes[WHOLE_MAX];
+
+/* Puts the message into `bytes` that tests/golden/message_v2.hex holds under this name. */
+static size_t message(const char *name)
 {
-    uint8_t *payload = target + MESSAGE_HEADER_LEN;
-    size_t room = size - MESSAGE_HEADER_LEN, len = 0;
+    uint8_t *payload = bytes + MESSAGE_HEADER_LEN;
+    size_t room = sizeof bytes - MESSAGE_HEADER_LEN, len = 0;
     uint8_t kind = 0;
 
     if (strcmp(name, "register") == 0) {
@@ -65,7 +67,7 @@ static size_t message(const char *name, uint8_t *target, size_t size)
         kind = MEETING_REFUSE;
         len = error_encode(&e, payload, room);
     }
-    message_seal(kind, payload, len, NULL, 0, target);
+    message_seal(kind, payload, len, NULL, 0, bytes);
     return MESSAGE_HEADER_LEN + len;
 }
 
@@ -107,7 +109,6 @@ static const char *const names[] = {"register", "welcome", "roster",        "rea
 TEST(golden_messages_decode_and_encode_for_ever)
 {
     struct golden items[GOLDEN_MAX];
-    uint8_t bytes[WHOLE_MAX];
     struct message_header h;
     const char *what;
 
@@ -119,7 +120,7 @@ TEST(golden_messages_decode_and_encode_for_ever)
         assert_int_equal(h.len, items[i].len - MESSAGE_HEADER_LEN);
         assert_true(message_intact(&h, items[i].bytes + MESSAGE_HEADER_LEN));
         assert_int_equal(payload_decode(h.kind, items[i].bytes + MESSAGE_HEADER_LEN, h.len), HEARTH_OK);
-        assert_int_equal(message(names[i], bytes, sizeof bytes), items[i].len);
+        assert_int_equal(message(names[i]), items[i].len);
         assert_memory_equal(bytes, items[i].bytes, items[i].len);
     }
 }
@@ -127,28 +128,28 @@ TEST(golden_messages_decode_and_encode_for_ever)
 /* What was decoded is encoded again: that these bytes hold every field, the golden ones show. */
 TEST(fields_come_back)
 {
-    uint8_t bytes[WHOLE_MAX], again[WHOLE_MAX];
+    uint8_t again[WHOLE_MAX];
     const uint8_t *payload = bytes + MESSAGE_HEADER_LEN;
     struct meeting_register r;
     struct meeting_place place;
     struct peer_info members[2];
 
-    size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+    size_t len = message("register") - MESSAGE_HEADER_LEN;
     assert_int_equal(meeting_register_decode(&r, payload, len), HEARTH_OK);
     assert_int_equal(meeting_register_encode(&r, again, sizeof again), len);
     assert_memory_equal(again, payload, len);
 
     struct meeting_welcome w = {0};
-    len = message("welcome_secret", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+    len = message("welcome_secret") - MESSAGE_HEADER_LEN;
     assert_int_equal(len, MEETING_WELCOME_MAX);
     assert_int_equal(meeting_welcome_decode(&w, payload, len), HEARTH_OK);
     assert_true(w.has_secret);
     assert_memory_equal(w.secret, member_full.id.node.bytes, sizeof w.secret);
-    len = message("welcome", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+    len = message("welcome") - MESSAGE_HEADER_LEN;
     assert_int_equal(meeting_welcome_decode(&w, payload, len), HEARTH_OK);
     assert_false(w.has_secret);
 
-    len = message("roster", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+    len = message("roster") - MESSAGE_HEADER_LEN;
     assert_int_equal(meeting_roster_decode(&place, members, 2, payload, len), HEARTH_OK);
     struct writer w_again = writer_of(again, sizeof again);
     w_again.at += meeting_place_encode(&place, again, sizeof again);
@@ -163,10 +164,8 @@ TEST(fields_come_back)
  * welcome may have a secret behind it, whole or not at all. */
 TEST(lengths_are_exact)
 {
-    uint8_t bytes[WHOLE_MAX];
-
     for (uint8_t kind = MEETING_REGISTER; kind < MEETING_REFUSE; kind++) {
-        size_t len = message(names[kind - MEETING_REGISTER], bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+        size_t len = message(names[kind - MEETING_REGISTER]) - MESSAGE_HEADER_LEN;
         for (size_t cut = 0; cut <= len + 33; cut++) {
             uint8_t *exact = calloc(1, cut ? cut : 1); /* on the heap, where sanitizers watch its end */
             assert_non_null(exact);
@@ -182,7 +181,6 @@ TEST(lengths_are_exact)
 TEST(small_targets_are_noticed)
 {
     struct meeting_register r = register_full();
-    uint8_t bytes[WHOLE_MAX];
     size_t len = meeting_register_encode(&r, bytes, sizeof bytes);
 
     assert_true(len > 0);
@@ -210,7 +208,6 @@ TEST(each_side_takes_its_kinds)
         {MEETING_REFUSE, MEETING_SMALL_MAX, MEETING_SMALL_MAX},
         {MEETING_REFUSE + 1, 0, 0},
     };
-    uint8_t bytes[MESSAGE_HEADER_LEN];
     struct message_header h;
     const char *what;
 
@@ -243,11 +240,10 @@ TEST(wrong_registrations_are_refused)
         {40, 0x6572747f}, /* job too long for its bytes */
         {41, 0x0a617274}, /* not printable */
     };
-    uint8_t bytes[WHOLE_MAX];
     struct meeting_register r;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
+        size_t len = message("register") - MESSAGE_HEADER_LEN;
         store_u32(bytes + MESSAGE_HEADER_LEN + bad[i].at, bad[i].value);
         assert_int_equal(meeting_register_decode(&r, bytes + MESSAGE_HEADER_LEN, len), HEARTH_PROTOCOL);
     }
@@ -257,7 +253,7 @@ TEST(wrong_registrations_are_refused)
 TEST(the_largest_fit)
 {
     static struct meeting_register r;
-    static uint8_t bytes[MEETING_SMALL_MAX];
+    static uint8_t small[MEETING_SMALL_MAX];
     uint8_t peer[PEER_LEN_MAX];
     struct writer w = writer_of(peer, sizeof peer);
 
@@ -267,7 +263,7 @@ TEST(the_largest_fit)
     memset(r.member.name, 'n', sizeof r.member.name - 1);
     memset(r.member.platform, 'p', sizeof r.member.platform - 1);
     r.member.addr_count = PEER_ADDRS_MAX;
-    assert_true(meeting_register_encode(&r, bytes, sizeof bytes) > 0);
+    assert_true(meeting_register_encode(&r, small, sizeof small) > 0);
     peer_put(&w, &r.member);
     assert_false(w.bad);
     assert_true(MEETING_PLACE_LEN + MEETING_MEMBERS_MAX * (size_t)(w.at - peer) <= MEETING_ROSTER_MAX);

@@ -12,6 +12,8 @@ enum { FIRST = 7, TINY = 7, NEVER = 8, LONG = 9, LAST = 9 };
 static const uint32_t lens[] = {20, 0, LONG_MAX_LEN};
 static const struct message_kinds kinds = {FIRST, LAST, lens};
 static struct heap heap;
+static const char *what;
+static int whole; /* messages that read_all found */
 
 static int begin(void **state)
 {
@@ -38,20 +40,20 @@ static size_t make(uint8_t *target, uint8_t kind, size_t len)
 }
 
 /* What becomes of a stream that is read in pieces of that size; whole messages are counted. */
-static int read_all(const uint8_t *bytes, size_t len, size_t piece, int *whole, const char **what)
+static int read_all(const uint8_t *bytes, size_t len, size_t piece)
 {
     struct message_reader r;
     int status = HEARTH_PENDING;
 
-    *whole = 0;
+    whole = 0;
     message_reader_init(&r, &heap, &kinds);
     for (size_t at = 0; at < len && (status == HEARTH_PENDING || status == HEARTH_OK); at += piece) {
         struct reader in = reader_of(bytes + at, len - at < piece ? len - at : piece);
-        while ((status = message_reader_feed(&r, &in, what)) == HEARTH_OK) {
+        while ((status = message_reader_feed(&r, &in, &what)) == HEARTH_OK) {
             for (size_t i = 0; i < r.header.len; i++)
                 assert_int_equal(r.payload[i], (uint8_t)(i + 1));
             message_reader_next(&r);
-            ++*whole;
+            whole++;
         }
     }
     message_reader_fini(&r);
@@ -62,21 +64,19 @@ static int read_all(const uint8_t *bytes, size_t len, size_t piece, int *whole, 
 TEST_WITH(pieces_of_any_size_make_the_same_messages, begin, end)
 {
     uint8_t bytes[256];
-    const char *what = NULL;
-    int whole;
 
     size_t len = make(bytes, TINY, 20);
     len += make(bytes + len, LONG, 90);
     len += make(bytes + len, TINY, 0);
     for (size_t piece = 1; piece <= len; piece++) {
-        assert_int_equal(read_all(bytes, len, piece, &whole, &what), HEARTH_PENDING);
+        assert_int_equal(read_all(bytes, len, piece), HEARTH_PENDING);
         assert_int_equal(whole, 3);
     }
     for (size_t cut = 0; cut < len; cut++) {
         uint8_t *exact = malloc(cut ? cut : 1); /* on the heap, where sanitizers watch its end */
         assert_non_null(exact);
         memcpy(exact, bytes, cut);
-        assert_int_equal(read_all(exact, cut, 7, &whole, &what), HEARTH_PENDING);
+        assert_int_equal(read_all(exact, cut, 7), HEARTH_PENDING);
         assert_int_equal(whole, (cut >= 32) + (cut >= 32 + 102));
         free(exact);
     }
@@ -87,7 +87,6 @@ TEST_WITH(nothing_behind_a_message_is_wanted, begin, end)
 {
     struct message_reader r;
     uint8_t bytes[64], *target;
-    const char *what;
 
     make(bytes, TINY, 20);
     message_reader_init(&r, &heap, &kinds);
@@ -110,8 +109,6 @@ TEST_WITH(nothing_behind_a_message_is_wanted, begin, end)
 TEST_WITH(damage_is_seen, begin, end)
 {
     uint8_t bytes[128], pieces[MESSAGE_HEADER_LEN];
-    const char *what;
-    int whole;
 
     size_t len = make(bytes, LONG, 40);
     message_seal(LONG, bytes + MESSAGE_HEADER_LEN, 3, bytes + MESSAGE_HEADER_LEN + 3, 37, pieces);
@@ -119,7 +116,7 @@ TEST_WITH(damage_is_seen, begin, end)
     for (size_t bit = 0; bit < len * 8; bit++) {
         what = NULL;
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        int status = read_all(bytes, len, 16, &whole, &what);
+        int status = read_all(bytes, len, 16);
         bool longer = load_u32(bytes + 4) > 40 && load_u32(bytes + 4) <= LONG_MAX_LEN;
         assert_int_equal(status, longer ? HEARTH_PENDING : HEARTH_PROTOCOL);
         assert_true(longer || what);
@@ -130,10 +127,7 @@ TEST_WITH(damage_is_seen, begin, end)
 
 static void assert_refused(const uint8_t *bytes, size_t len, const char *word)
 {
-    const char *what = "";
-    int whole;
-
-    assert_int_equal(read_all(bytes, len, 1, &whole, &what), HEARTH_PROTOCOL);
+    assert_int_equal(read_all(bytes, len, 1), HEARTH_PROTOCOL);
     assert_int_equal(whole, 0);
     assert_memory_equal(what, word, strlen(word));
     assert_int_equal(heap.blocks, 0);
@@ -171,7 +165,6 @@ TEST_WITH(memory_is_bounded, begin, end)
 {
     static uint8_t bytes[MESSAGE_HEADER_LEN + LONG_MAX_LEN];
     struct message_reader r;
-    const char *what = NULL;
 
     message_reader_init(&r, &heap, &kinds);
     struct reader in = reader_of(bytes, make(bytes, LONG, LONG_MAX_LEN));
@@ -200,7 +193,6 @@ TEST_WITH(memory_is_bounded, begin, end)
 static int pass(struct message_queue *q, struct message_reader *r, struct prng *prng, const size_t *expected)
 {
     const uint8_t *bytes;
-    const char *what;
     size_t len;
     int count = 0;
 
@@ -296,7 +288,6 @@ TEST_WITH(a_shared_payload_keeps_its_place, begin, end)
 {
     uint8_t shared[5000], bytes[6000];
     struct message_header h;
-    const char *what;
 
     memset(shared, 's', sizeof shared);
     for (size_t before = 0; before < 2; before++)

@@ -18,6 +18,9 @@ static const struct peer_info oak = {
     .addrs = {{4, 52416, 0, {10, 0, 0, 7}}, {6, 52416, 0, {0xfd, [15] = 1}}},
 };
 
+static uint8_t bytes[PEER_LEN_MAX + 8];
+static struct peer_info got;
+
 static size_t encode(const struct peer_info *peer, uint8_t *target, size_t size)
 {
     struct writer w = writer_of(target, size);
@@ -27,14 +30,14 @@ static size_t encode(const struct peer_info *peer, uint8_t *target, size_t size)
 }
 
 /* From a copy on the heap, where sanitizers watch its end. */
-static bool decode(const uint8_t *bytes, size_t len, struct peer_info *peer)
+static bool decode(size_t len)
 {
     uint8_t *exact = malloc(len ? len : 1);
 
     assert_non_null(exact);
     memcpy(exact, bytes, len);
     struct reader r = reader_of(exact, len);
-    bool good = peer_get(&r, peer) && reader_left(&r) == 0;
+    bool good = peer_get(&r, &got) && reader_left(&r) == 0;
     assert_true(good || r.bad || reader_left(&r) > 0);
     free(exact);
     return good;
@@ -43,42 +46,39 @@ static bool decode(const uint8_t *bytes, size_t len, struct peer_info *peer)
 /* By their bytes, which hold all but scopes: the layout is checked where fields come back. */
 static void assert_peers_equal(const struct peer_info *a, const struct peer_info *b)
 {
-    uint8_t bytes[2][PEER_LEN_MAX];
-    size_t len = encode(a, bytes[0], PEER_LEN_MAX);
+    uint8_t one[PEER_LEN_MAX], other[PEER_LEN_MAX];
+    size_t len = encode(a, one, sizeof one);
 
-    assert_int_equal(encode(b, bytes[1], PEER_LEN_MAX), len);
-    assert_memory_equal(bytes[0], bytes[1], len);
+    assert_int_equal(encode(b, other, sizeof other), len);
+    assert_memory_equal(one, other, len);
 }
 
 TEST(fields_come_back)
 {
     static const struct peer_info bare = {.id.instance = 2};
-    uint8_t bytes[PEER_LEN_MAX];
-    struct peer_info got;
 
-    size_t len = encode(&oak, bytes, sizeof bytes);
+    size_t len = encode(&oak, bytes, PEER_LEN_MAX);
     assert_int_equal(len, 2 + 72 + 4 + 17 + 1 + 8 + 20);
-    assert_true(decode(bytes, len, &got));
+    assert_true(decode(len));
     assert_peers_equal(&got, &oak);
-    len = encode(&bare, bytes, sizeof bytes);
+    len = encode(&bare, bytes, PEER_LEN_MAX);
     assert_int_equal(len, 2 + 72 + 1 + 1 + 1);
-    assert_true(decode(bytes, len, &got));
+    assert_true(decode(len));
     assert_peers_equal(&got, &bare);
 }
 
 TEST(the_largest_fits_and_less_room_is_noticed)
 {
-    struct peer_info big = oak, got;
-    uint8_t bytes[PEER_LEN_MAX];
+    struct peer_info big = oak;
 
     memset(big.name, 'n', PEER_NAME_MAX - 1);
     memset(big.platform, 'p', PEER_PLATFORM_MAX - 1);
     big.addr_count = PEER_ADDRS_MAX;
     for (int i = 0; i < PEER_ADDRS_MAX; i++)
         big.addrs[i] = oak.addrs[1];
-    size_t len = encode(&big, bytes, sizeof bytes);
+    size_t len = encode(&big, bytes, PEER_LEN_MAX);
     assert_int_equal(len, 331);
-    assert_true(decode(bytes, len, &got));
+    assert_true(decode(len));
     assert_peers_equal(&got, &big);
     for (size_t size = 0; size < len; size++)
         assert_int_equal(encode(&big, bytes, size), 0);
@@ -87,44 +87,39 @@ TEST(the_largest_fits_and_less_room_is_noticed)
 /* Where an interface is does not travel, and neither does what a terminal would obey. */
 TEST(scopes_and_control_characters_stay_here)
 {
-    struct peer_info peer = oak, got;
-    uint8_t bytes[PEER_LEN_MAX];
+    struct peer_info peer = oak;
 
     peer.addrs[1].scope = 3;
     memcpy(peer.name, "a\x1b\xc3z", 4);
-    assert_true(decode(bytes, encode(&peer, bytes, sizeof bytes), &got));
+    assert_true(decode(encode(&peer, bytes, PEER_LEN_MAX)));
     assert_int_equal(got.addrs[1].scope, 0);
     assert_string_equal(got.name, "a??z");
 }
 
 TEST(every_cut_is_refused)
 {
-    uint8_t bytes[PEER_LEN_MAX];
-    struct peer_info got;
-    size_t len = encode(&oak, bytes, sizeof bytes);
+    size_t len = encode(&oak, bytes, PEER_LEN_MAX);
 
     for (size_t cut = 0; cut < len; cut++) {
-        assert_false(decode(bytes, cut, &got)); /* its end is missing */
+        assert_false(decode(cut)); /* its end is missing */
         store_u16(bytes, (uint16_t)(cut - 2));
-        assert_false(cut >= 2 && decode(bytes, cut, &got)); /* it says that it has none */
+        assert_false(cut >= 2 && decode(cut)); /* it says that it has none */
         store_u16(bytes, (uint16_t)(len - 2));
     }
 }
 
 TEST(later_fields_are_skipped)
 {
-    uint8_t bytes[PEER_LEN_MAX + 8];
-    struct peer_info got;
     struct writer w = writer_of(bytes, sizeof bytes);
 
     peer_put(&w, &oak);
     put_u64(&w, 0x0102030405060708);
     store_u16(bytes, (uint16_t)(load_u16(bytes) + 8));
-    assert_true(decode(bytes, (size_t)(w.at - bytes), &got));
+    assert_true(decode(writer_len(&w)));
     assert_peers_equal(&got, &oak);
     memset(bytes, 1, sizeof bytes);
     store_u16(bytes, PEER_LEN_MAX - 1);
-    assert_false(decode(bytes, sizeof bytes, &got));
+    assert_false(decode(sizeof bytes));
 }
 
 /* One byte of a good peer is another. */
@@ -143,16 +138,14 @@ TEST(wrong_fields_are_refused)
         {97, 6},   {97, 5},            /* another family */
         {105, 4},  {104, 7},
     };
-    uint8_t bytes[PEER_LEN_MAX];
-    struct peer_info got;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        size_t len = encode(&oak, bytes, sizeof bytes);
+        size_t len = encode(&oak, bytes, PEER_LEN_MAX);
         bool less = bad[i].at == 95 && bad[i].value == 1; /* the rest is a later version's */
         bytes[bad[i].at] = bad[i].value;
-        assert_int_equal(decode(bytes, len, &got), less);
+        assert_int_equal(decode(len), less);
     }
     struct peer_info nobody = oak;
     nobody.id.instance = 0;
-    assert_false(decode(bytes, encode(&nobody, bytes, sizeof bytes), &got));
+    assert_false(decode(encode(&nobody, bytes, PEER_LEN_MAX)));
 }

@@ -20,7 +20,7 @@ def _accumulator(parameter):
 
 
 def _flat(tensor):
-    """All elements where they stand; None: they do not stand one after the other."""
+    """All elements in place; None: they are not adjacent."""
     if tensor.is_contiguous():
         return tensor.view(-1)
     if torch._debug_has_internal_overlap(tensor) == 0:
@@ -50,7 +50,7 @@ class Attached:
                 self._sync.add(name, shape=tuple(parameter.shape), dtype=parameter.dtype)
                 accumulator = _accumulator(parameter)
                 handle = accumulator.register_hook(lambda *_, index=index: self._made(index))
-                self._hooks.append((accumulator, handle))  # a node that nobody holds would be made anew
+                self._hooks.append((accumulator, handle))  # without a reference it would be created again
         except BaseException:
             self.close()
             raise
@@ -60,7 +60,7 @@ class Attached:
         return part
 
     def _broadcast(self, model):
-        """Everyone begins with what rank 0 has."""
+        """All members begin with the model of rank 0."""
         with torch.no_grad():
             for tensor in (*model.parameters(), *model.buffers()):
                 flat = _flat(tensor.detach())
@@ -83,7 +83,7 @@ class Attached:
     # ---- a step ----
 
     def _made(self, index):
-        """A gradient is complete. It may stand elsewhere than in the last step."""
+        """A gradient is complete. Its memory may differ from the last step."""
         if not self._syncing:
             return
         parameter = self._parameters[index]

@@ -4,7 +4,7 @@
 The process group itself is an extension in C++, hearth_backend, which is built for one version of torch. It is loaded
 when the first process group is made, so that everything else here works without it.
 
-HEARTH_TORCH_ORDERED=1: Work.get_future() waits for the work, so that what hangs on futures runs in the order of the
+HEARTH_TORCH_ORDERED=1: Work.get_future() waits for the work, so that callbacks of futures run in the order of the
 program. Hooks that start collectives from there (PyTorch's PowerSGD, with more than one bucket) start them in another
 order on every rank otherwise, on gloo too.
 """
@@ -53,7 +53,7 @@ def _check(module, path):
 
 
 def load():
-    """The extension. ImportError says how to get it."""
+    """The extension. ImportError explains how to get it."""
     if MODULE in sys.modules:
         return sys.modules[MODULE]
     tried = places()

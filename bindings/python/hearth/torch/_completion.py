@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that waits for operations in the order in which they were started, so that nobody else has to."""
+"""A thread that waits for operations in the order in which they were started, so that no other thread has to."""
 
 import os
 import queue
@@ -87,7 +87,7 @@ def _settle(batch, future, settle):
 
 
 def _run(items, active, slots):
-    """Holds no reference to its owner, so that an owner nobody uses any more can go."""
+    """Holds no reference to its owner, so that an unused owner can be collected."""
     while True:
         item = items.get()
         if item is None:

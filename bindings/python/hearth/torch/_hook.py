@@ -54,7 +54,7 @@ class State:
         ddp.register_comm_hook(state, hearth.torch.hook)
 
     The same options on all members (but weight, group and scaler): the first hook call compares them. It also opens the
-    group, so a State can be made before init_process_group. Two States never meet each other.
+    group, so a State can be made before init_process_group. States are independent of each other.
 
     Args:
         codec: "none", "fp16", "bf16", "int8", "onebit", "topk:RATIO", "randomk:RATIO", "powersgd:RANK", "auto:..."
@@ -266,7 +266,7 @@ class State:
             self._begin_step()
 
     def _begin(self, batch, layout, buffer):
-        """What could not be started is told when what could has ended: until then the buffer is in use."""
+        """Reports a failed start when the started operations have ended: until then the buffer is in use."""
         try:
             self._start(batch, layout, buffer)
         except Exception as error:
@@ -352,7 +352,7 @@ class State:
                 if _policy.plain_reason(self._policy, name, shape) is None]
 
     def explain(self) -> str:
-        """One line for each parameter that has been seen: how it goes, and why."""
+        """One line for each known parameter: how it travels, and why."""
         compressed, lines = set(self._compressed()), []
         for name, shape in self._shapes.items():
             why = _policy.plain_reason(self._policy, name, shape)
@@ -389,7 +389,7 @@ def _deliver(error, buffer):
 
 
 def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Averages a bucket of gradients over all members, as the State says. For DDP's register_comm_hook.
+    """Averages a bucket of gradients over all members, with the options of the State. For DDP's register_comm_hook.
 
         ddp.register_comm_hook(hearth.torch.State("int8"), hearth.torch.hook)
     """

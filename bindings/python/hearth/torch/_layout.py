@@ -27,7 +27,7 @@ class Coded(NamedTuple):
 class Layout:
     """The operations of one bucket, in the order in which they are started.
 
-    coded: compressed parameters; direct: plain stretches that go from where they stand; gathered: plain stretches that
+    coded: compressed parameters; direct: plain ranges that are sent in place; gathered: plain stretches that
     are copied together. A new layout is made when DDP rebuilds its buckets; nothing that must last is kept in it.
     """
 
@@ -58,7 +58,7 @@ def _shape(parameter):
 
 
 def make(parameters, element_bytes, name_of_coded) -> Layout:
-    """parameters: in the order of the buffer. name_of_coded(parameter): None if it goes plain."""
+    """parameters: in buffer order. name_of_coded(parameter): None if it goes plain."""
     coded, plain, at = [], [], 0
     for parameter in parameters:
         name, count = name_of_coded(parameter), parameter.numel()

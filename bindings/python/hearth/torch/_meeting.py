@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the members of a torch process group meet as a Hearth node: they find each other by the group's store."""
+"""Opens a Hearth node for a torch process group: the members find each other through the group's store."""
 
 import datetime
 import hashlib
@@ -36,7 +36,7 @@ _nodes = {}  # id of a process group -> (weak reference to it, its node); id of 
 # ---- an address ----
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     for _ in range(TRIES):
         port = random.SystemRandom().randrange(*PORTS)
         with socket.socket() as probe:
@@ -81,7 +81,7 @@ def _host() -> str:
 
 
 def _place(hosts) -> str:
-    """Where to meet: a private socket on one host, where members need no secret, else an address."""
+    """The rendezvous: a private socket on one host, where members need no secret, else an address."""
     return f"unix:@hearth-torch-{secrets.token_hex(16)}" if len(set(hosts)) == 1 else endpoint()
 
 
@@ -98,8 +98,8 @@ def _left(deadline):
     return datetime.timedelta(seconds=max(0.001, deadline - time.monotonic()))
 
 
-# The store has no authentication: anybody who reaches it can write to it. So it may name a place and a job, both in the
-# form that rank 0 gives them, and nothing else. At that place members prove themselves to each other as everywhere.
+# The store has no authentication: any process that reaches it can write to it. So it may name a rendezvous and a job,
+# both in the form of rank 0, and nothing else. At the rendezvous members prove that they know the secret.
 
 def _parse(text, what: str) -> dict:
     """A JSON object that came from the store."""
@@ -117,12 +117,12 @@ def _parse(text, what: str) -> dict:
 def _unique(pairs):
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return value
 
 
 def _refused(why: str) -> "hearth.ProtocolError":
-    return hearth.ProtocolError(f"hearth: torch's store: {why}; somebody else may be writing to the store")
+    return hearth.ProtocolError(f"hearth: torch's store: {why}; another process may be writing to the store")
 
 
 def _take(value: dict, forms: dict, what: str) -> dict:
@@ -139,7 +139,7 @@ def _take(value: dict, forms: dict, what: str) -> dict:
 
 
 def _missing_ranks(value: dict, size: int) -> list:
-    """What rank 0 says where members did not come: their ranks."""
+    """The missing ranks that rank 0 reports."""
     ranks = value["missing"]
     if len(value) != 1 or not isinstance(ranks, list) or not ranks or any(type(r) is not int for r in ranks):
         raise _refused("the answer of rank 0 has a bad list of missing ranks")
@@ -149,7 +149,7 @@ def _missing_ranks(value: dict, size: int) -> list:
 
 
 def _arrived(store, ranks):
-    """Ranks of these whose call is there."""
+    """Those of these ranks whose call has arrived."""
     arrived = []
     for rank in ranks:
         try:
@@ -171,7 +171,7 @@ def _collect(store, ranks) -> dict:
 
 
 def _invite(store, size, deadline):
-    """Rank 0: waits for all, then tells each of them where to meet, or who did not come. Gives what it told."""
+    """Rank 0: waits for all, then sends each the rendezvous, or the missing ranks. Returns what it sent."""
     others = range(1, size)
     try:
         if others:
@@ -208,12 +208,12 @@ def _call(store, rank, deadline):
 def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
     """Opens a node for each of the `size` members that share this store. Each meeting on a store is a new node.
 
-    timeout: seconds until all must have come. config: as for hearth.open; of these settings the store can change none.
+    timeout: seconds until all must have arrived. config: as for hearth.open; the store cannot change these settings.
     """
     seconds = COME_SECONDS if timeout is None else timeout
     deadline = time.monotonic() + seconds
     try:
-        # Rank 0 names who is missing when the time is over: others wait a moment longer.
+        # Rank 0 names the missing ranks when the time is over: others wait a moment longer.
         answer = _invite(store, size, deadline) if rank == 0 else _call(store, rank, deadline + 1)
     except RuntimeError as error:
         if isinstance(error, hearth.Error):

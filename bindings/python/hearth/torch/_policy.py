@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 
 class Policy(NamedTuple):
-    """What a compressor is told, but for the schedule."""
+    """The settings of a compressor, except the schedule."""
 
     codec: str
     min_count: int
@@ -38,7 +38,7 @@ def is_none(codec: str) -> bool:
 
 
 def plain_reason(policy: Policy, name: str, shape) -> Optional[str]:
-    """Why it goes plain; None: it is compressed."""
+    """The reason why it goes plain; None: it is compressed."""
     count = 1
     for length in shape:
         count *= length

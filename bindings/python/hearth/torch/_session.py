@@ -43,7 +43,7 @@ def _differences(mine, theirs):
 
 
 def agree(group, options: dict) -> None:
-    """Raises Mismatch on all members if they have different options; the text names who differs, and how."""
+    """Raises Mismatch on all members if they have different options; the text names the rank and the option."""
     text = json.dumps(options, sort_keys=True).encode()
     who = group.who_differs(bytearray(hashlib.sha256(text).digest()))
     if who is None:
@@ -81,7 +81,7 @@ class Session:
         return part
 
     def close(self):
-        """Operations in flight are cancelled before what they use goes."""
+        """Cancels operations in flight before their memory is freed."""
         while self._parts:
             self._parts.pop().close()
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared memory: what one mapping writes the other sees, rings have no seam, and nothing that could shrink
- * under us is mapped. */
+ * under us is mapped. A memory file: a program has it only when it was handed on. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* memfd_create */
 #endif
@@ -8,17 +8,24 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "os/memory.h"
 #include "support/suite.h"
 
+static int made(size_t len)
+{
+    int fd = -1;
+    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    return fd;
+}
+
 TEST(new_memory_is_zero_and_shared)
 {
-    int fd;
     size_t len = 3 * memory_page();
-    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    int fd = made(len);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     uint8_t *a = shared_map(fd, len, true);
     const uint8_t *b = shared_map(fd, len, false);
@@ -37,9 +44,8 @@ TEST(new_memory_is_zero_and_shared)
 
 TEST(a_child_sees_it)
 {
-    int fd, status;
     size_t len = memory_page();
-    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    int fd = made(len), status;
     volatile uint8_t *memory = shared_map(fd, len, true);
     assert_non_null((void *)(uintptr_t)memory);
     pid_t child = fork();
@@ -55,9 +61,8 @@ TEST(a_child_sees_it)
 
 TEST(a_mapping_to_read_cannot_be_written)
 {
-    int fd, status;
     size_t len = memory_page();
-    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    int fd = made(len), status;
     volatile uint8_t *memory = shared_map(fd, len, false);
     pid_t child = fork();
     if (child == 0) {
@@ -76,9 +81,8 @@ TEST(a_mapping_to_read_cannot_be_written)
 
 TEST(a_ring_has_no_seam)
 {
-    int fd;
     size_t len = 2 * memory_page(), whole = 3 * len;
-    assert_int_equal(shared_make(whole, &fd), HEARTH_OK);
+    int fd = made(whole);
     uint8_t *all = shared_map(fd, whole, true);
     uint8_t *ring = shared_map_ring(fd, len, len);
     assert_non_null(all);
@@ -99,9 +103,8 @@ TEST(a_ring_has_no_seam)
 
 TEST(another_length_is_refused)
 {
-    int fd;
     size_t page = memory_page();
-    assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
+    int fd = made(2 * page);
     assert_null(shared_map(fd, page, true));
     assert_null(shared_map(fd, 3 * page, true));
     assert_null(shared_map(fd, 2 * page - 1, false));
@@ -157,9 +160,8 @@ TEST(memory_that_could_shrink_is_refused)
 
 TEST(ours_can_neither_shrink_nor_grow)
 {
-    int fd;
     size_t page = memory_page();
-    assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
+    int fd = made(2 * page);
     assert_int_not_equal(ftruncate(fd, (off_t)page), 0);
     assert_int_not_equal(ftruncate(fd, (off_t)(3 * page)), 0);
     assert_int_not_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0); /* and that is how it stays */
@@ -167,3 +169,69 @@ TEST(ours_can_neither_shrink_nor_grow)
 }
 
 #endif
+
+/* ---- memory files ---- */
+
+static const char words[] = "not for everybody";
+
+TEST(test_bytes)
+{
+    char read_back[64] = "";
+    struct stat about;
+    int fd = -1;
+    assert_int_equal(memory_file_make(words, sizeof words, &fd), HEARTH_OK);
+    assert_true(fd > STDERR_FILENO);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
+    assert_int_equal(read(fd, read_back, sizeof read_back), sizeof words);
+    assert_string_equal(read_back, words);
+    assert_int_equal(fstat(fd, &about), 0);
+    assert_int_equal(about.st_size, sizeof words);
+    assert_int_equal(about.st_nlink, 0); /* no name anywhere */
+    assert_int_equal(pwrite(fd, "X", 1, 0), -1);
+    close(fd);
+}
+
+/* Also where a standard descriptor is free. */
+TEST(test_above_standard)
+{
+    int saved = dup(STDIN_FILENO), fd = -1;
+    close(STDIN_FILENO);
+    int status = memory_file_make(words, sizeof words, &fd);
+    assert_true(dup2(saved, STDIN_FILENO) == STDIN_FILENO);
+    close(saved);
+    assert_int_equal(status, HEARTH_OK);
+    assert_true(fd > STDERR_FILENO);
+    close(fd);
+}
+
+/* The exit code of a program that looks for the descriptor. */
+static int program_finds(int fd, bool handed_on)
+{
+    char test[64];
+    int status = 0;
+    snprintf(test, sizeof test, "read line </dev/fd/%d && test \"$line\" = 'not for everybody'", fd);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (handed_on && memory_file_hand_on(fd))
+            _exit(100);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(101);
+        execl("/bin/sh", "sh", "-c", test, (char *)NULL);
+        _exit(102);
+    }
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(test_hand_on)
+{
+    static const char line[] = "not for everybody\n";
+    int fd = -1;
+    assert_int_equal(memory_file_make(line, strlen(line), &fd), HEARTH_OK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    int code = program_finds(fd, false);
+    assert_true(code != 0 && code < 100);
+    assert_int_equal(program_finds(fd, true), 0);
+    close(fd);
+    assert_int_equal(memory_file_hand_on(fd), HEARTH_SYSTEM);
+}
