@@ -39,11 +39,12 @@ static void check_numbers(const struct launch_message *m)
     }
 }
 
-static void check(const struct launch_frame *frame, const struct launch_message *m)
+static void check(const unsigned char *head, const struct launch_message *m)
 {
+    must(m->bytes == (const char *)head + 4);
     if (m->kind == LAUNCH_NONE)
         return;
-    must(m->kind == frame->kind && m->bytes == (const char *)frame->content && m->len == frame->len);
+    must(m->kind == head[0] && m->len == ((size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16));
     check_numbers(m);
     for (const char *c = m->reason; *c; c++)
         must(*c >= ' ' && *c <= '~');
@@ -61,15 +62,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     unsigned char *copy = malloc(len > 0 ? len : 1); /* its end is where a sanitizer looks */
     struct launch_message m;
-    struct launch_frame frame;
     if (!copy)
         return 0;
     if (len > 0)
         memcpy(copy, bytes, len);
     struct launch_stream stream = {.fd = -1, .data = copy, .len = len, .cap = len};
-    while (launch_stream_next(&stream, &frame) == 1) {
-        if (launch_message_read(&frame, &m))
-            check(&frame, &m);
+    for (;;) { /* those behind a wrong one too */
+        size_t before = stream.at;
+        if (launch_stream_next(&stream, &m) == 1)
+            check(copy + before, &m);
+        if (stream.at == before)
+            break;
     }
     launch_stream_close(&stream);
     return 0;

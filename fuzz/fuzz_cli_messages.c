@@ -20,19 +20,21 @@ static void must(bool condition)
         abort();
 }
 
-/* All messages that are whole in bytes[*at..end). false: what stands there cannot be one. */
-static bool take_launch_frames(struct launch_stream *stream, const uint8_t *bytes, size_t *at, size_t end)
+/* All messages that are whole in bytes[*at..end), right or wrong. false: what stands there cannot be one. */
+static bool take_messages(struct launch_stream *stream, const uint8_t *bytes, size_t *at, size_t end)
 {
-    struct launch_frame frame;
-    int more;
-    while ((more = launch_stream_next(stream, &frame)) == 1) {
+    for (;;) {
+        struct launch_message m;
+        size_t before = stream->at;
+        int more = launch_stream_next(stream, &m);
+        if (stream->at == before)
+            return more == 0;
         const uint8_t *head = bytes + *at;
-        must(end - *at >= HEAD && frame.kind == head[0] && frame.len <= end - *at - HEAD);
-        must(frame.len == ((size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16));
-        must(frame.len == 0 || memcmp(frame.content, head + HEAD, frame.len) == 0);
-        *at += HEAD + frame.len;
+        must(end - *at >= HEAD && (m.kind == head[0] || m.kind == LAUNCH_NONE) && m.len <= end - *at - HEAD);
+        must(m.len == ((size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16));
+        must(m.len == 0 || memcmp(m.bytes, head + HEAD, m.len) == 0);
+        *at += HEAD + m.len;
     }
-    return more == 0;
 }
 
 static void look_for_traces(struct launch_stream *stream)
@@ -57,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         size_t part = len - sent < piece ? len - sent : piece;
         must(write(ends[1], bytes + sent, part) == (ssize_t)part && launch_stream_read(&stream) == 1);
         sent += part;
-        if (!take_launch_frames(&stream, bytes, &at, sent))
+        if (!take_messages(&stream, bytes, &at, sent))
             break;
         must(launch_stream_waiting(&stream) == sent - at);
         if (at > 0 && looks++ < LOOKS_MAX)

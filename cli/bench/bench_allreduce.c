@@ -21,7 +21,6 @@
 #include "cli/shared/listing.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/stats.h"
-#include "cli/shared/subcommand.h"
 #include "core/hash.h"
 #include "core/prng.h"
 #include "os/clock.h"
@@ -542,7 +541,7 @@ int cmd_bench(int argc, char **argv)
          "hearth bench cluster --sizes 1M,16M"},
     };
     static const struct subcommand_list all = {
-        "bench", "benchmark",
+        " bench", "benchmark",
         "How fast collectives are. On this machine each is measured side by side with a memcpy of the same\n"
         "bytes in the same run; every result is verified. Exit code 1 if it is wrong.",
         benches, sizeof benches / sizeof *benches};

@@ -8,7 +8,6 @@
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
 #include "cli/shared/listing.h"
-#include "cli/shared/subcommand.h"
 #include "cluster/job_store.h"
 
 struct job_command {
@@ -139,7 +138,7 @@ int cmd_job(int argc, char **argv)
          "hearth job forget train"},
     };
     static const struct subcommand_list all = {
-        "job", "job command",
+        " job", "job command",
         "Jobs that ran on this machine and may still run on others: it does not start them again beside\n"
         "those, and waits until it finds them or enough of them have started again.",
         list, sizeof list / sizeof *list};

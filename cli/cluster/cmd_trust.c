@@ -10,7 +10,6 @@
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
 #include "cli/shared/listing.h"
-#include "cli/shared/subcommand.h"
 #include "security/trust_list.h"
 
 struct trust {
@@ -265,7 +264,7 @@ int cmd_trust(int argc, char **argv)
 {
     struct subcommand list[DEEDS];
     const struct subcommand_list all = {
-        "trust", "trust command",
+        " trust", "trust command",
         "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
         "time: a change is effective within a second, also on connections that are there.",
         list, DEEDS};

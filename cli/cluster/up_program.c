@@ -16,7 +16,6 @@
 #include "cli/shared/route.h"
 #include "core/bytes.h"
 #include "os/clock.h"
-#include "security/vault.h"
 
 #define SLICE_MS     200
 #define TAG_END      100                  /* + rank */
@@ -283,17 +282,13 @@ static void add_vars(const struct up_program *p, struct vars *vars)
 
 static bool start_child_process(struct up_program *p)
 {
-    char token[SECRET_TOKEN_MAX] = "";
     struct vars vars;
     if (!vars_open(&vars, VARS_MAX))
         return false;
     add_vars(p, &vars);
-    if (!p->handover->file[0])
-        secret_token(p->handover->secret, token);
-    struct child_process_plan plan = {
-        .vars = vars.list, .args = p->args, .token = token[0] ? token : NULL, .rank = p->rank};
+    struct child_process_plan plan = {.vars = vars.list, .args = p->args, .rank = p->rank};
+    plan.secret = p->handover->file[0] ? NULL : p->handover->secret;
     bool good = !vars.full && child_process_start(&p->child, &plan, &p->output);
-    wipe(token, sizeof token);
     vars_free(vars.list);
     if (!good)
         say(p, "cannot start %s: %s", p->args[0], p->child.why);
@@ -480,7 +475,6 @@ bool up_program_open(struct up_program *p)
 {
     p->former.work = form_job;
     p->former.arg = p;
-    agent_init(&p->child.agent, &p->output, 0);
     if (mutex_init(&p->lock))
         return false;
     say(p, "job %s: waiting until %d machine%s there", p->job, p->min, p->min == 1 ? " is" : "s are");

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cli/cluster/cluster_plan.h"
-#include "cli/demo/racer.h"
+#include "cli/demo/race.h"
 
 struct cluster_demo {
     /* What the caller says. */
@@ -13,7 +13,7 @@ struct cluster_demo {
     struct cluster_plan *plan;
     int starter;             /* rank; it has the images */
     bool starts;             /* that is us */
-    struct race *race;       /* lanes, functions and limits by cluster_demo_race, or the caller */
+    struct race *race;       /* by cluster_demo_race */
     const char *data;        /* directory where the images may be too */
     const atomic_bool *quit; /* NULL, or when to end between two steps */
 
@@ -23,11 +23,11 @@ struct cluster_demo {
 };
 
 uint64_t cluster_demo_hash(const struct dataset *train, const struct dataset *test);
-/* Lanes and limits as the plan says, and functions that do nothing. The plan is lent. */
+/* Lanes and limits as the plan says. The plan is lent. */
 void cluster_demo_race(const struct demo_plan *plan, int ranks, struct race *race);
 
-/* Collective: images for those who have none, then the lanes. When a machine is lost, the lane begins again
- * with those that are left. A status, after a message by race->trouble if it is not HEARTH_OK. */
+/* Collective: images for members that have none, then the lanes. When a machine is lost, the lane begins
+ * again with those that are left. A status, after a message if it is not HEARTH_OK. */
 int cluster_demo_run(struct cluster_demo *demo);
 /* Frees the images; the starter keeps its own. */
 void cluster_demo_fini(struct cluster_demo *demo);

@@ -67,11 +67,13 @@ static int read_header(gzFile file, const char *path, struct idx *idx, struct er
 }
 
 /* Memory grows with what is really there, not with what the header announces. */
-static int read_growing(gzFile file, const char *path, struct idx *idx, size_t len, struct error *error)
+static int read_body(gzFile file, const char *path, struct idx *idx, struct error *error)
 {
-    size_t done = 0, room = 0;
-    while (done < len) {
-        room = room == 0 ? BODY_LEN_FIRST : room * 2;
+    size_t len = 1, done = 0, room = BODY_LEN_FIRST;
+    uint8_t more;
+    for (int i = 0; i < idx->dims; i++)
+        len *= idx->dim[i];
+    for (; done < len; done = room, room *= 2) {
         room = room < len ? room : len;
         uint8_t *bytes = realloc(idx->bytes, room);
         if (!bytes)
@@ -80,20 +82,7 @@ static int read_growing(gzFile file, const char *path, struct idx *idx, size_t l
         idx->bytes = bytes;
         if (!read_fully(file, bytes + done, room - done))
             return fail_short(file, path, "data", error);
-        done = room;
     }
-    return HEARTH_OK;
-}
-
-static int read_body(gzFile file, const char *path, struct idx *idx, struct error *error)
-{
-    size_t len = 1;
-    uint8_t more;
-    for (int i = 0; i < idx->dims; i++)
-        len *= idx->dim[i];
-    int status = read_growing(file, path, idx, len, error);
-    if (status)
-        return status;
     int extra = gzread(file, &more, 1);
     if (extra < 0)
         return fail_short(file, path, "data", error);
@@ -126,7 +115,7 @@ void idx_free(struct idx *idx)
     *idx = (struct idx){.dims = 0};
 }
 
-/* Plain or .gz, whichever is there; the plain name if none is. */
+/* Plain or .gz, whichever is there. */
 static int read_either(const char *dir, const char *stem, const char *what, struct idx *idx,
                        struct error *error)
 {
@@ -134,12 +123,11 @@ static int read_either(const char *dir, const char *stem, const char *what, stru
     int len = snprintf(path, sizeof path, "%s/%s-%s.gz", dir, stem, what);
     if (len < 0 || (size_t)len >= sizeof path)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%.64s...: the path is too long", dir);
-    if (access(path, R_OK) == 0)
-        return idx_read(path, idx, error);
-    path[len - 3] = 0;
-    if (access(path, R_OK) == 0)
-        return idx_read(path, idx, error);
-    return error_set(error, HEARTH_SYSTEM, RANK_NONE, "%s: no such file, nor %s.gz", path, path);
+    if (access(path, R_OK) != 0)
+        path[len - 3] = 0;
+    if (access(path, R_OK) != 0)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "%s: no such file, nor %s.gz", path, path);
+    return idx_read(path, idx, error);
 }
 
 static int check(const char *dir, const char *stem, struct dataset *set, struct error *error)

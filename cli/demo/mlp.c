@@ -62,23 +62,19 @@ void mlp_init(const struct mlp *mlp, uint64_t seed, float *params)
 
 bool mlp_work_init(struct mlp_work *work, const struct mlp *mlp, size_t batch_max)
 {
-    *work = (struct mlp_work){.batch_max = batch_max};
-    work->input = calloc(batch_max * mlp->in, sizeof(float));
-    work->hidden = calloc(batch_max * mlp->hidden, sizeof(float));
-    work->slope = calloc(batch_max * mlp->hidden, sizeof(float));
-    work->output = calloc(batch_max * mlp->out, sizeof(float));
-    if (work->input && work->hidden && work->slope && work->output)
-        return true;
-    mlp_work_fini(work);
-    return false;
+    float *block = calloc(batch_max * (mlp->in + 2 * mlp->hidden + mlp->out), sizeof *block);
+    *work = (struct mlp_work){.batch_max = batch_max, .input = block};
+    if (!block)
+        return false;
+    work->hidden = work->input + batch_max * mlp->in;
+    work->slope = work->hidden + batch_max * mlp->hidden;
+    work->output = work->slope + batch_max * mlp->hidden;
+    return true;
 }
 
 void mlp_work_fini(struct mlp_work *work)
 {
     free(work->input);
-    free(work->hidden);
-    free(work->slope);
-    free(work->output);
     *work = (struct mlp_work){.batch_max = 0};
 }
 

@@ -1,41 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo's race: processes behind slow lines train the same model to the same accuracy, once for each
- * codec.
- *
- * The ranks are children of this process; they inherit the images. They meet over TCP on this machine, each
- * sending no faster than the rate it was given. What they see comes back in notes of one size through one
- * pipe: short enough that the system never mixes two of them. All ranks see the same scores, so each decides
- * by itself when a lane ends, and all decide alike. */
+/* The demo's race: its lanes, and one rank of it, which trains with one codec after the other and tells what
+ * it sees. */
 #include "cli/demo/race.h"
-#include "cli/shared/signals.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/demo/racer.h"
-#include "cli/run/launch_message.h"
-#include "cli/shared/secret_handover.h"
-#include "os/random.h"
-#include "os/spawn.h"
+#include "cli/cluster/cluster_plan.h"
+#include "core/hash.h"
 
+#define RANKS_MAX      64  /* members of a cluster */
 #define STEPS_EXPECTED 110 /* of the first lane */
 #define LIKE_FACTOR    2
 
 _Static_assert(sizeof(struct race_note) <= PIPE_BUF, "notes are written in one piece");
-
-/* One rank, in its own process. */
-struct runner {
-    struct racer racer;
-    hearth_node *node;
-    int pipe;
-};
 
 void race_init(struct race *race)
 {
@@ -50,182 +31,18 @@ void race_init(struct race *race)
     race->lane_count = RACE_LANES;
 }
 
-/* ---- the ranks ---- */
-
-static void tell(void *arg, const struct race_note *note)
+/* At most so many steps. */
+static size_t limit_of(const struct race *race, const struct race_track *lane)
 {
-    struct runner *r = arg;
-    while (write(r->pipe, note, sizeof *note) < 0 && errno == EINTR)
-        ;
-}
-
-static int open_node(struct runner *r, const char *meeting)
-{
-    struct hearth_config config;
-    hearth_config_init(&config);
-    int status = hearth_config_env(&config);
-    config.peers = NULL;
-    config.rendezvous = meeting;
-    config.job = "hearth demo"; /* always the same: what codecs draw depends on it */
-    config.rank = r->racer.rank;
-    config.world_size = r->racer.race->ranks;
-    config.bind = "127.0.0.1";
-    config.transport = "tcp"; /* as between machines; shared memory would have no line to be slow */
-    config.rate = (uint64_t)(r->racer.race->rate * 8);
-    if (!status)
-        status = hearth_node_open(&config, &r->node);
-    if (status)
-        return racer_fail(&r->racer, 0, status, hearth_error_text());
-    if (!trainer_init(&r->racer.trainer, r->racer.race->job, hearth_node_world(r->node)))
-        return racer_fail(&r->racer, 0, HEARTH_NO_MEMORY, "no memory for a replica");
-    return HEARTH_OK;
-}
-
-static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
-{
-    struct runner r = {.pipe = pipe};
-    r.racer = (struct racer){.race = race, .rank = rank, .speaks = rank == 0, .tell = tell, .arg = &r};
-    int status = open_node(&r, meeting);
-    for (int lane = 0; lane < race->lane_count && !status; lane++)
-        status = racer_lane(&r.racer, lane);
-    hearth_node_close(r.node);
-    trainer_fini(&r.racer.trainer);
-    return status ? 1 : 0;
-}
-
-/* ---- their parent ---- */
-
-static bool take_end(struct race *race, struct race_track *lane, const struct race_note *note)
-{
-    lane->same = note->same;
-    lane->hash = note->hash;
-    lane->steps = note->steps;
-    lane->checks = note->checks;
-    lane->reached = note->reached;
-    lane->network_s = note->network_s;
-    lane->compute_s = note->compute_s;
-    lane->done = true;
-    race->lane_ended(race->arg, lane);
-    if (!lane->same)
-        fprintf(stderr,
-                "hearth demo: after %s the replicas differ; this is a bug in Hearth, please report it\n",
-                lane->name);
-    return lane->same;
-}
-
-bool race_take(struct race *race, const struct race_note *note)
-{
-    struct race_track *lane = &race->lanes[note->lane];
-    switch (note->kind) {
-    case NOTE_BEGIN:
-        race->lane_begins(race->arg, lane);
-        return true;
-    case NOTE_POINT:
-        if (lane->point_count < RACE_POINTS_MAX)
-            lane->points[lane->point_count++] = note->point;
-        race->point_seen(race->arg, lane);
-        return true;
-    case NOTE_END:
-        return take_end(race, lane, note);
-    case NOTE_FAILED:
-        race->trouble(race->arg);
-        fprintf(stderr, "hearth demo: rank %d, %s: %s\n", note->rank, lane->name, note->text);
-        break;
-    }
-    return false;
-}
-
-/* Until the last rank has closed its end. false: something failed. */
-static bool hear(struct race *race, int pipe)
-{
-    struct race_note note;
-    bool good = true;
-    for (;;) {
-        ssize_t got = read(pipe, &note, sizeof note);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got != (ssize_t)sizeof note)
-            return good;
-        good = race_take(race, &note) && good;
-    }
-}
-
-static bool start_ranks(struct race *race, const int pipe[2], const char *meeting, pid_t *pids)
-{
-    int parent = (int)getpid();
-    for (int rank = 0; rank < race->ranks; rank++) {
-        pids[rank] = fork();
-        if (pids[rank] == 0) {
-            close(pipe[0]);
-            _exit(leash_tie(parent) ? rank_main(race, rank, pipe[1], meeting) : 1);
-        }
-        if (pids[rank] > 0)
-            continue;
-        fprintf(stderr, "hearth demo: cannot start %d processes: %s\n", race->ranks, strerror(errno));
-        for (int r = 0; r < rank; r++)
-            kill(pids[r], SIGKILL); /* they would wait for those that never come */
-        return false;
-    }
-    return true;
-}
-
-/* How each of them ended; a rank that failed has said why. */
-static bool reap(const struct race *race, const pid_t *pids, bool told)
-{
-    bool good = true;
-    for (int rank = 0; rank < race->ranks && pids[rank] > 0; rank++) {
-        int status = 0;
-        while (waitpid(pids[rank], &status, 0) < 0 && errno == EINTR)
-            ;
-        if (WIFSIGNALED(status))
-            fprintf(stderr, "hearth demo: rank %d was killed by signal %d (%s)\n", rank, WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
-        else if (status != 0 && !told)
-            fprintf(stderr, "hearth demo: rank %d ended with code %d\n", rank, WEXITSTATUS(status));
-        good = good && status == 0;
-    }
-    return good;
-}
-
-bool race_run(struct race *race)
-{
-    pid_t pids[RACE_RANKS_MAX] = {0};
-    int ends[2];
-    uint64_t draw;
-    char meeting[64];
-    bool heard = true;
-    if (random_bytes(&draw, sizeof draw) || !pipe_open(ends)) {
-        fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
-        return false;
-    }
-    if (!secret_handover_here("demo", false))
-        return false;
-    snprintf(meeting, sizeof meeting, "unix:@hearth-demo-%016llx", (unsigned long long)draw);
-    fflush(NULL); /* what waits in buffers is the parent's to write */
-    bool started = start_ranks(race, ends, meeting, pids);
-    close(ends[1]);
-    if (started)
-        heard = hear(race, ends[0]);
-    close(ends[0]);
-    bool good = reap(race, pids, !heard);
-    return started && good && heard;
-}
-
-/* ---- what came out ---- */
-
-size_t race_limit(const struct race *race, const struct race_track *lane)
-{
-    size_t limit = race->steps_max;
-    if (lane->like >= 0 && race->lanes[lane->like].steps * LIKE_FACTOR < limit)
-        limit = race->lanes[lane->like].steps * LIKE_FACTOR;
-    return limit;
+    size_t twice = lane->like >= 0 ? race->lanes[lane->like].result.steps * LIKE_FACTOR : race->steps_max;
+    return twice < race->steps_max ? twice : race->steps_max;
 }
 
 double race_share(const struct race *race, const struct race_track *lane)
 {
-    size_t expected = race->lanes[0].done ? race->lanes[0].steps : STEPS_EXPECTED;
+    size_t expected = race->lanes[0].done ? race->lanes[0].result.steps : STEPS_EXPECTED;
     if (lane->like >= 0)
-        expected = race_limit(race, lane);
+        expected = limit_of(race, lane);
     double share = (double)race_last(lane).step / (double)expected;
     return share < 0.99 ? share : 0.99;
 }
@@ -242,4 +59,162 @@ const struct race_point *race_at(const struct race_track *lane, size_t step)
 struct race_point race_last(const struct race_track *lane)
 {
     return lane->point_count ? lane->points[lane->point_count - 1] : (struct race_point){.step = 0};
+}
+
+/* ---- notes ---- */
+
+void race_see(const struct race *race, enum race_event event, const struct race_track *lane)
+{
+    if (race->seen)
+        race->seen(race->arg, event, lane);
+}
+
+void race_take(struct race *race, const struct race_note *note)
+{
+    struct race_track *lane = &race->lanes[note->lane];
+    if (note->event == RACE_POINT && lane->point_count < RACE_POINTS_MAX)
+        lane->points[lane->point_count++] = note->point;
+    if (note->event == RACE_END) {
+        lane->result = note->result;
+        lane->done = true;
+    }
+    race_see(race, note->event, lane);
+    bool differs = note->event == RACE_END && !lane->result.same;
+    if (differs)
+        fprintf(stderr,
+                "hearth demo: after %s the replicas differ; this is a bug in Hearth, please report it\n",
+                lane->name);
+    if (note->event == RACE_TROUBLE)
+        fprintf(stderr, "hearth demo: rank %d, %s: %s\n", note->rank, lane->name, note->text);
+    race->failed = race->failed || differs || note->event == RACE_TROUBLE;
+}
+
+static void tell(const struct racer *r, struct race_note *note)
+{
+    note->rank = r->rank;
+    if (r->pipe < 0)
+        race_take(r->race, note);
+    else if (r->rank == 0 || note->event == RACE_TROUBLE)
+        while (write(r->pipe, note, sizeof *note) < 0 && errno == EINTR) {
+        }
+}
+
+int racer_fail(const struct racer *r, int lane, int status, const char *text)
+{
+    struct race_note note = {.event = RACE_TROUBLE, .lane = lane};
+    snprintf(note.text, sizeof note.text, "%s: %s", hearth_status_name(status), text);
+    tell(r, &note);
+    return status;
+}
+
+/* ---- one lane ---- */
+
+/* What this rank has sent; among machines the busiest one: of two on one machine only one sends to others. */
+static int sent_bytes(struct racer *r, double *bytes)
+{
+    struct hearth_compressor_stats stats = {.size = sizeof stats};
+    int status = hearth_compressor_stats(r->trainer.compressor, NULL, &stats);
+    *bytes = status ? 0 : (double)stats.sent_bytes;
+    if (!status && r->pipe < 0)
+        status = hearth_all_reduce(r->trainer.group, bytes, bytes, 1, HEARTH_F64, HEARTH_OP_MAX, NULL);
+    return status;
+}
+
+/* Compares the replicas and looks how good they are. */
+static int look(struct racer *r, struct race_result *result, struct race_point *point)
+{
+    struct trainer *t = &r->trainer;
+    int status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL, NULL);
+    if (!status)
+        status = trainer_score(t, r->race->test_images, &point->score);
+    if (status)
+        return status;
+    point->step = t->step;
+    point->seconds = (double)(t->compute_ns + t->call_ns) / (double)NS_PER_S;
+    result->checks++;
+    return sent_bytes(r, &point->bytes);
+}
+
+static int run_steps(struct racer *r, const struct race_track *lane, struct race_result *result)
+{
+    struct race_note note = {.event = RACE_POINT, .lane = (int)(lane - r->race->lanes)};
+    struct trainer *t = &r->trainer;
+    size_t limit = limit_of(r->race, lane);
+    double loss = 0;
+    int status = trainer_start(t);
+    while (!status && !result->reached && t->step < limit) {
+        status = r->quit && atomic_load(r->quit) ? HEARTH_CANCELLED : trainer_step(t, &loss);
+        if (status || t->step % RACE_EVERY != 0)
+            continue;
+        status = look(r, result, &note.point);
+        result->reached = !status && lane->like < 0 && note.point.score.accuracy >= r->race->target;
+        if (!status)
+            tell(r, &note);
+    }
+    result->steps = t->step;
+    return status;
+}
+
+static int open_lane(struct racer *r, const struct race_track *lane)
+{
+    struct trainer *t = &r->trainer;
+    struct hearth_compressor_config config;
+    hearth_compressor_config_init(&config);
+    config.codec = lane->codec;
+    int status = hearth_compressor_open(t->group, &config, &t->compressor);
+    return !status && r->pipe < 0 ? trainer_sync(t) : status;
+}
+
+static void close_lane(struct racer *r)
+{
+    hearth_sync_close(r->trainer.sync);
+    hearth_compressor_close(r->trainer.compressor);
+    r->trainer.sync = NULL;
+    r->trainer.compressor = NULL;
+}
+
+/* What differs between ranks: times and, if something is wrong, the hash. */
+static int agree_on_end(const struct trainer *t, struct race_result *result)
+{
+    double times[RANKS_MAX][2];
+    uint64_t hash = hash64(0, t->params, t->count * sizeof *t->params), least, most;
+    if (t->size > RANKS_MAX)
+        return HEARTH_LIMIT;
+    times[t->rank][0] = (double)t->call_ns / (double)NS_PER_S;
+    times[t->rank][1] = (double)t->compute_ns / (double)NS_PER_S;
+    int status = hearth_all_gather(t->group, times[t->rank], times, 2, HEARTH_F64, NULL);
+    if (!status)
+        status = hearth_all_reduce(t->group, &hash, &least, 1, HEARTH_U64, HEARTH_OP_MIN, NULL);
+    if (!status)
+        status = hearth_all_reduce(t->group, &hash, &most, 1, HEARTH_U64, HEARTH_OP_MAX, NULL);
+    if (status)
+        return status;
+    int first = 0; /* which rank waited least for others that compute */
+    for (int rank = 1; rank < t->size; rank++)
+        first = times[rank][0] < times[first][0] ? rank : first;
+    result->network_s = times[first][0];
+    result->compute_s = times[first][1];
+    result->hash = hash;
+    result->same = least == most;
+    return HEARTH_OK;
+}
+
+int racer_lane(struct racer *r, int index)
+{
+    struct race_note note = {.event = RACE_BEGIN, .lane = index};
+    struct race_track *lane = &r->race->lanes[index];
+    tell(r, &note);
+    int status = open_lane(r, lane);
+    if (!status)
+        status = run_steps(r, lane, &note.result);
+    if (!status)
+        status = agree_on_end(&r->trainer, &note.result);
+    if (status && !(r->pipe < 0 && cluster_lost(status)))
+        racer_fail(r, index, status, status == HEARTH_CANCELLED ? "asked to end" : hearth_error_text());
+    lane->result = note.result; /* a later lane may run as many steps as this one */
+    note.event = RACE_END;
+    if (!status)
+        tell(r, &note);
+    close_lane(r);
+    return status;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo's race: processes behind slow lines train the same model to the same accuracy, once for each
- * codec. */
+/* The demo's race: ranks train the same model to the same accuracy, once for each codec. They are processes
+ * behind slow lines (demo_race.c) or the machines of a cluster (cluster_demo.h). All ranks see the same
+ * scores, so each decides by itself when a lane ends, and all decide alike. */
 #pragma once
+
+#include <stdatomic.h>
 
 #include "cli/demo/train.h"
 
 #define RACE_LANES      5
-#define RACE_RANKS_MAX  32
 #define RACE_POINTS_MAX 512
 #define RACE_EVERY      5 /* steps between two looks at the accuracy and at the replicas */
 #define RACE_STEPS_MAX  (RACE_POINTS_MAX * RACE_EVERY)
@@ -19,22 +21,28 @@ struct race_point {
     struct train_score score;
 };
 
-/* One way to make gradients meet. */
-struct race_track {
-    const char *name, *codec;
-    int like;      /* runs twice as many steps as that lane needed; -1: until the target or steps_max */
+struct race_result {
     size_t steps;  /* done */
-    bool done;     /* it ran to its end */
+    size_t checks; /* how often all replicas were compared and found identical */
     bool reached;  /* the target */
     bool same;     /* all replicas ended with the same hash */
-    size_t checks; /* how often all replicas were compared and found identical */
     uint64_t hash; /* of the last weights, rank 0's */
     double
         network_s; /* of all steps, in the calls that make gradients meet: the rank's that was least there */
     double compute_s; /* the rest of its steps */
+};
+
+/* One way to make gradients meet. */
+struct race_track {
+    const char *name, *codec;
+    int like;  /* runs twice as many steps as that lane needed; -1: until the target or steps_max */
+    bool done; /* it ran to its end */
+    struct race_result result;
     struct race_point points[RACE_POINTS_MAX];
     size_t point_count;
 };
+
+enum race_event { RACE_BEGIN, RACE_POINT, RACE_END, RACE_TROUBLE };
 
 struct race {
     /* What the caller says. */
@@ -45,30 +53,49 @@ struct race {
     double target;        /* share of the test images that are to be right */
     size_t test_images;   /* how many of them are looked at */
     size_t steps_max;     /* at most RACE_STEPS_MAX */
-    void (*lane_begins)(void *arg, const struct race_track *lane);
-    void (*point_seen)(void *arg, const struct race_track *lane); /* its last point is new */
-    void (*lane_ended)(void *arg, const struct race_track *lane);
-    void (*trouble)(void *arg); /* a message follows */
+    /* NULL, or told of a lane: begun, its last point is new, ended; of trouble: a message follows. */
+    void (*seen)(void *arg, enum race_event event, const struct race_track *lane);
     void *arg;
 
     /* What came out. */
+    bool failed;    /* after a message */
     int lane_count; /* at most RACE_LANES */
     struct race_track lanes[RACE_LANES];
 };
 
 /* plain, int8, topk, powersgd, topk without feedback. Keeps what the caller said. */
 void race_init(struct race *race);
-/* Runs all lanes. false with a message: a process failed, or replicas differ. */
-bool race_run(struct race *race);
-
-/* What a rank tells (cli/demo/racer.h), into the race, and shows it. false after a message: it failed. */
-struct race_note;
-bool race_take(struct race *race, const struct race_note *note);
-/* At most so many steps. */
-size_t race_limit(const struct race *race, const struct race_track *lane);
-/* Steps a lane is expected to need, from what is known: for progress. */
+void race_see(const struct race *race, enum race_event event, const struct race_track *lane);
+/* Steps of a lane as a share of those it is expected to need, from what is known: for progress. */
 double race_share(const struct race *race, const struct race_track *lane);
 /* The point at or before a step; NULL: none. */
 const struct race_point *race_at(const struct race_track *lane, size_t step);
 /* The last one; all zero before the first. */
 struct race_point race_last(const struct race_track *lane);
+
+/* ---- what a rank does, and tells ---- */
+
+struct race_note {
+    enum race_event event;
+    int rank, lane;
+    struct race_point point;   /* RACE_POINT */
+    struct race_result result; /* RACE_END */
+    char text[400];            /* RACE_TROUBLE */
+};
+
+/* Into the race, and shows it. */
+void race_take(struct race *race, const struct race_note *note);
+
+struct racer {
+    struct race *race;
+    int rank;
+    int pipe; /* where notes go, from rank 0 only, but for failures; -1: into our own race, which is one of
+                 machines: gradients meet by a hearth_sync, and a lost member is no failure to tell of */
+    const atomic_bool *quit; /* NULL, or: ends with HEARTH_CANCELLED between two steps */
+    struct trainer trainer;  /* with the group; the caller's to free */
+};
+
+/* Collective: all ranks of the group run the same lane. A status; what went wrong was told. */
+int racer_lane(struct racer *r, int lane);
+/* Tells what went wrong; the status. */
+int racer_fail(const struct racer *r, int lane, int status, const char *text);

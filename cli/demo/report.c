@@ -3,15 +3,13 @@
  *
  * Each lane has a class (lane0, lane1, ...) that gives it its colour, light or dark as the reader's system
  * is; lines differ by dashes too, so that the charts can be read without colours. */
-#include "cli/demo/report.h"
+#include "cli/demo/demo.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/plan/plan_setup.h"
-#include "cli/shared/json.h"
-#include "cli/shared/text.h"
 
 #define CHART_WIDTH  760
 #define CHART_HEIGHT 340
@@ -24,7 +22,11 @@
 #define BAR_RIGHT    140
 #define TICKS_MAX    24
 
-static const char style[] =
+/* Its holes: how many, what they are, how they are connected. */
+static const char page[] =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+    "<title>Hearth: a race of codecs</title>\n"
     "<style>\n"
     ":root{color-scheme:light dark;--back:#fff;--text:#1c1c1c;--soft:#5f5f5f;--grid:#dcdcdc;\n"
     "--lane0:#6b6b6b;--lane1:#1f6fd0;--lane2:#c65a00;--lane3:#13804f;--lane4:#c65a00}\n"
@@ -33,8 +35,8 @@ static const char style[] =
     "body{background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;max-width:50rem;\n"
     "margin:2rem auto;padding:0 1rem}\n"
     "h1{font-size:1.6rem;line-height:1.25}h2{font-size:1.15rem;margin:2rem 0 .5rem}\n"
-    "p{margin:.5rem 0}.soft{color:var(--soft)}svg{width:100%;height:auto;display:block}\n"
-    "div{overflow-x:auto}table{border-collapse:collapse;width:100%}\n"
+    "p{margin:.5rem 0}.soft{color:var(--soft)}svg{width:100%%;height:auto;display:block}\n"
+    "div{overflow-x:auto}table{border-collapse:collapse;width:100%%}\n"
     "th,td{text-align:right;padding:.3rem .5rem;border-bottom:1px solid var(--grid);white-space:nowrap;\n"
     "font-variant-numeric:tabular-nums}th:first-child,td:first-child{text-align:left}\n"
     "th{font-weight:600;color:var(--soft)}code{font-size:.9em}\n"
@@ -43,7 +45,30 @@ static const char style[] =
     ".lane0{--c:var(--lane0)}.lane1{--c:var(--lane1);stroke-dasharray:9 3}.lane2{--c:var(--lane2)}\n"
     ".lane3{--c:var(--lane3);stroke-dasharray:2 3}.lane4{--c:var(--lane4);stroke-dasharray:7 5}\n"
     ".line{stroke:var(--c)}.bar,.dot{fill:var(--c);stroke:none}\n"
-    "</style>\n";
+    "</style>\n</head>\n<body>\n<h1>%d %s train one model%s</h1>\n";
+
+struct lane_text lane_text(const struct race *race, const struct race_track *lane)
+{
+    const struct race_track *plain = &race->lanes[0];
+    const struct race_result *r = &lane->result;
+    const struct race_point last = race_last(lane);
+    double steps = r->steps ? (double)r->steps : 1, longest = 0;
+    struct lane_text t = {.steps = text_count(r->steps),
+                          .time = text_time(last.seconds),
+                          .network = text_time(r->network_s / steps),
+                          .compute = text_time(r->compute_s / steps),
+                          .sent = text_bytes(last.bytes / steps)};
+    snprintf(t.accuracy.s, sizeof t.accuracy.s, "%.2f %%", last.score.accuracy * 100);
+    snprintf(t.hash.s, sizeof t.hash.s, "%016llx", (unsigned long long)r->hash);
+    if (!r->reached)
+        snprintf(t.note, sizeof t.note, "not reached");
+    else if (lane != plain && plain->result.reached)
+        snprintf(t.note, sizeof t.note, "%s x", text_ratio(race_last(plain).seconds / last.seconds).s);
+    for (int i = 0; i < race->lane_count; i++)
+        longest = race->lanes[i].like < 0 ? fmax(longest, race_last(&race->lanes[i]).seconds) : longest;
+    t.share = longest > 0 ? last.seconds / longest : 0;
+    return t;
+}
 
 /* Text that may hold anything. */
 static void put_text(FILE *file, const char *text)
@@ -150,24 +175,19 @@ static struct text tick_text(enum axis_kind kind, double value)
     return text;
 }
 
-static void put_grid(FILE *file, const struct axis *x, const struct axis *y)
+static void put_grid(FILE *file, const struct axis *axis)
 {
-    double ticks[TICKS_MAX];
-    int count = axis_ticks(y, ticks);
+    double ticks[TICKS_MAX], left = LEFT, right = CHART_WIDTH - RIGHT, top = TOP,
+                             bottom = CHART_HEIGHT - BOTTOM;
+    bool up = axis->kind == AXIS_LOSS;
+    int count = axis_ticks(axis, ticks);
     for (int i = 0; i < count; i++) {
-        double at = axis_at(y, ticks[i]);
-        fprintf(file, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT,
-                CHART_WIDTH - RIGHT, at, at);
-        fprintf(file, "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8,
-                at + 4, tick_text(AXIS_LOSS, ticks[i]).s);
-    }
-    count = axis_ticks(x, ticks);
-    for (int i = 0; i < count; i++) {
-        double at = axis_at(x, ticks[i]);
-        fprintf(file, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, TOP,
-                CHART_HEIGHT - BOTTOM);
-        fprintf(file, "<text class=\"soft\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", at,
-                CHART_HEIGHT - BOTTOM + 18, tick_text(x->kind, ticks[i]).s);
+        double at = axis_at(axis, ticks[i]);
+        fprintf(file,
+                "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                "<text class=\"soft\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n",
+                up ? left : at, up ? right : at, up ? at : top, up ? at : bottom, up ? left - 8 : at,
+                up ? at + 4 : bottom + 18, up ? "end" : "middle", tick_text(axis->kind, ticks[i]).s);
     }
 }
 
@@ -193,26 +213,20 @@ static void put_line(FILE *file, const struct race_track *lane, int index, const
         fprintf(file, "<circle class=\"dot lane%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", index, at_x, at_y);
 }
 
-static void put_legend(FILE *file, const struct race *race)
+static void put_chart(FILE *file, const struct race *race, enum axis_kind kind, const char *title,
+                      const char *label)
 {
-    fprintf(file, "<svg viewBox=\"0 0 %d 24\" aria-hidden=\"true\">", CHART_WIDTH);
+    struct axis x = axis_of(race, kind), y = axis_of(race, AXIS_LOSS);
+    fprintf(file, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d 24\" aria-hidden=\"true\">", title, CHART_WIDTH);
     for (int i = 0, at = LEFT; i < race->lane_count; i++) {
         fprintf(file, "<path class=\"line lane%d\" d=\"M%d 12h28\"/><text x=\"%d\" y=\"16\">%s</text>", i, at,
                 at + 34, race->lanes[i].name);
         at += 34 + 22 + (int)strlen(race->lanes[i].name) * 8;
     }
-    fputs("</svg>\n", file);
-}
-
-static void put_chart(FILE *file, const struct race *race, enum axis_kind kind, const char *title,
-                      const char *label)
-{
-    struct axis x = axis_of(race, kind), y = axis_of(race, AXIS_LOSS);
-    fprintf(file, "<h2>%s</h2>\n", title);
-    put_legend(file, race);
-    fprintf(file, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH, CHART_HEIGHT,
-            title);
-    put_grid(file, &x, &y);
+    fprintf(file, "</svg>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH,
+            CHART_HEIGHT, title);
+    put_grid(file, &y);
+    put_grid(file, &x);
     for (int i = 0; i < race->lane_count; i++)
         put_line(file, &race->lanes[i], i, &x, &y);
     fprintf(file, "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n</svg>\n",
@@ -221,32 +235,25 @@ static void put_chart(FILE *file, const struct race *race, enum axis_kind kind, 
 
 static void put_bars(FILE *file, const struct race *race)
 {
-    double longest = 0, plain = race_last(&race->lanes[0]).seconds;
     int row = 0, rows = 0;
     for (int i = 0; i < race->lane_count; i++)
         rows += race->lanes[i].like < 0;
-    for (int i = 0; i < race->lane_count; i++)
-        longest = race->lanes[i].like < 0 ? fmax(longest, race_last(&race->lanes[i]).seconds) : longest;
     fprintf(file,
             "<h2>Time to %g %%</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Time to %g %%\">\n",
             race->target * 100, CHART_WIDTH, rows * BAR_HEIGHT, race->target * 100);
     for (int i = 0; i < race->lane_count; i++) {
         const struct race_track *lane = &race->lanes[i];
-        double seconds = race_last(lane).seconds,
-               width = longest > 0 ? seconds / longest * (CHART_WIDTH - BAR_LEFT - BAR_RIGHT) : 0;
+        struct lane_text t = lane_text(race, lane);
+        double width = t.share * (CHART_WIDTH - BAR_LEFT - BAR_RIGHT);
         if (lane->like >= 0)
             continue;
         int top = row++ * BAR_HEIGHT;
-        fprintf(file, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", BAR_LEFT - 10, top + 17,
-                lane->name);
-        fprintf(file, "<rect class=\"bar lane%d\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
-                i, BAR_LEFT, top + 4, fmax(width, 2), BAR_HEIGHT - 8);
-        fprintf(file, "<text x=\"%.1f\" y=\"%d\">%s", BAR_LEFT + width + 8, top + 17, text_time(seconds).s);
-        if (!lane->reached)
-            fputs(", not reached", file);
-        else if (i > 0 && race->lanes[0].reached)
-            fprintf(file, ", %s x", text_ratio(plain / seconds).s);
-        fputs("</text>\n", file);
+        fprintf(file,
+                "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>"
+                "<rect class=\"bar lane%d\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>"
+                "<text x=\"%.1f\" y=\"%d\">%s%s%s</text>\n",
+                BAR_LEFT - 10, top + 17, lane->name, i, BAR_LEFT, top + 4, fmax(width, 2), BAR_HEIGHT - 8,
+                BAR_LEFT + width + 8, top + 17, t.time.s, t.note[0] ? ", " : "", t.note);
     }
     fputs("</svg>\n", file);
 }
@@ -260,14 +267,12 @@ static void put_results(FILE *file, const struct race *race)
           "<th>replicas, all the same</th></tr>\n",
           file);
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_track *lane = &race->lanes[i];
-        double steps = lane->steps ? (double)lane->steps : 1;
-        fprintf(file, "<tr><td>%s</td><td>%zu</td><td>%s</td><td>%.2f %%</td><td>%s</td><td>%s</td>",
-                lane->name, lane->steps, text_time(race_last(lane).seconds).s,
-                race_last(lane).score.accuracy * 100, text_time(lane->network_s / steps).s,
-                text_time(lane->compute_s / steps).s);
-        fprintf(file, "<td>%s</td><td><code>%016llx</code></td></tr>\n",
-                text_bytes(race_last(lane).bytes / steps).s, (unsigned long long)lane->hash);
+        struct lane_text t = lane_text(race, &race->lanes[i]);
+        fprintf(file,
+                "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
+                "<td><code>%s</code></td></tr>\n",
+                race->lanes[i].name, t.steps.s, t.time.s, t.accuracy.s, t.network.s, t.compute.s, t.sent.s,
+                t.hash.s);
     }
     fputs("</table></div>\n", file);
 }
@@ -276,7 +281,8 @@ static void put_feedback(FILE *file, const struct race *race)
 {
     for (int i = 0; i < race->lane_count; i++) {
         const struct race_track *lane = &race->lanes[i];
-        const struct race_point *then = lane->like < 0 ? NULL : race_at(lane, race->lanes[lane->like].steps);
+        const struct race_point *then =
+            lane->like < 0 ? NULL : race_at(lane, race->lanes[lane->like].result.steps);
         if (!then)
             continue;
         fprintf(file,
@@ -285,7 +291,7 @@ static void put_feedback(FILE *file, const struct race *race)
                 "steps.</p>\n",
                 race->lanes[lane->like].name, then->score.accuracy * 100, then->step,
                 race_last(&race->lanes[lane->like]).score.accuracy * 100,
-                race_last(lane).score.accuracy * 100, lane->steps);
+                race_last(lane).score.accuracy * 100, lane->result.steps);
     }
 }
 
@@ -310,29 +316,21 @@ static void put_head(FILE *file, const struct race *race)
 {
     const struct mlp *mlp = &race->job->mlp;
     size_t count = mlp_param_count(mlp);
-    char machine[256];
+    char machine[256], line[64];
     machine_line(machine, sizeof machine);
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-          "<title>Hearth: a race of codecs</title>\n",
-          file);
-    fputs(style, file);
-    fputs("</head>\n<body>\n", file);
+    snprintf(line, sizeof line, ", each behind a line of %s", text_rate(race->rate).s);
+    fprintf(file, page, race->ranks, race->machines ? "machines" : "processes", race->machines ? "" : line);
     if (race->machines) {
-        fprintf(file, "<h1>%d machines train one model</h1>\n<p>", race->ranks);
+        fputs("<p>", file);
         put_text(file, race->machines);
         fputs(".</p>\n", file);
-    } else {
-        fprintf(file, "<h1>%d processes train one model, each behind a line of %s</h1>\n", race->ranks,
-                text_rate(race->rate).s);
     }
     fprintf(file,
             "<p>A %zu-%zu-%zu perceptron, %s weights: %s of gradient in every step. Same images, same seeds, "
-            "until %g %% of %s test images are right. Every %d steps the accuracy is looked at and all "
-            "replicas are compared, which is not part of the times.</p>\n",
+            "until %g %% of %s test images are right. Every %d steps the accuracy is measured and all "
+            "replicas are compared, outside of the times.</p>\n<p class=\"soft\">",
             mlp->in, mlp->hidden, mlp->out, text_count(count).s, text_bytes((double)count * sizeof(float)).s,
             race->target * 100, text_count(race->test_images).s, RACE_EVERY);
-    fputs("<p class=\"soft\">", file);
     put_text(file, machine);
     fprintf(file, "; Hearth %s</p>\n", hearth_version_string());
 }

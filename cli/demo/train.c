@@ -90,8 +90,10 @@ static size_t share_begin(const struct trainer *t, size_t count, int rank)
     return count * (size_t)rank / (size_t)t->size;
 }
 
-static struct hearth_tensor part_tensor(struct trainer *t, const struct mlp_shape *shape)
+/* `shape` holds the dimensions. */
+static struct hearth_tensor part_tensor(struct trainer *t, int part, struct mlp_shape *shape)
 {
+    *shape = mlp_shape(&t->job->mlp, (enum mlp_part)part);
     return (struct hearth_tensor){.size = sizeof(struct hearth_tensor),
                                   .name = shape->name,
                                   .data = t->gradient + shape->offset,
@@ -104,8 +106,8 @@ int trainer_sync(struct trainer *t)
 {
     int status = hearth_sync_open_with(t->compressor, HEARTH_OP_AVG, &t->sync);
     for (int p = 0; p < MLP_PARTS && status >= 0; p++) {
-        struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
-        struct hearth_tensor tensor = part_tensor(t, &shape);
+        struct mlp_shape shape;
+        struct hearth_tensor tensor = part_tensor(t, p, &shape);
         status = hearth_sync_add(t->sync, &tensor);
     }
     return status < 0 ? status : HEARTH_OK;
@@ -125,8 +127,8 @@ static int compress_gradient(struct trainer *t, const struct hearth_opts *opts)
     hearth_request *requests[MLP_PARTS] = {NULL};
     int status = HEARTH_OK;
     for (int p = 0; p < MLP_PARTS && !status; p++) {
-        struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
-        struct hearth_tensor tensor = part_tensor(t, &shape);
+        struct mlp_shape shape;
+        struct hearth_tensor tensor = part_tensor(t, p, &shape);
         status = hearth_compressor_all_reduce_nb(t->compressor, &tensor, HEARTH_OP_AVG, opts, &requests[p]);
     }
     if (!status)
@@ -185,42 +187,41 @@ static size_t score_share(struct trainer *t, size_t images, double *loss)
     return correct;
 }
 
-static int sum_up(struct trainer *t, double sums[2])
+/* Of all trainers. */
+static int sum_up(struct trainer *t, double loss, size_t correct, double sums[2])
 {
+    sums[0] = loss;
+    sums[1] = (double)correct;
     return t->group ? hearth_all_reduce(t->group, sums, sums, 2, HEARTH_F64, HEARTH_OP_SUM, NULL) : HEARTH_OK;
 }
 
 int trainer_score(struct trainer *t, size_t images, struct train_score *score)
 {
-    double sums[2] = {0, 0}; /* loss, correct */
-    sums[1] = (double)score_share(t, images, &sums[0]);
-    int status = sum_up(t, sums);
-    if (status)
-        return status;
-    *score = (struct train_score){sums[0] / (double)images, sums[1] / (double)images};
-    return HEARTH_OK;
+    double sums[2], loss = 0;
+    size_t correct = score_share(t, images, &loss);
+    int status = sum_up(t, loss, correct, sums);
+    if (!status)
+        *score = (struct train_score){sums[0] / (double)images, sums[1] / (double)images};
+    return status;
 }
 
 int trainer_epoch(struct trainer *t, int epoch, struct progress *progress, struct train_epoch *result)
 {
-    size_t steps = train_steps(t->job);
+    size_t steps = train_steps(t->job), images = t->job->test->count;
     uint64_t start = clock_real();
-    double sums[2] = {0, 0}, ignored = 0; /* loss, correct */
-    for (size_t s = 0; s < steps; s++) {
-        int status = trainer_step(t, &sums[0]);
-        if (status)
-            return status;
+    double sums[2], loss = 0, ignored = 0;
+    int status = HEARTH_OK;
+    for (size_t s = 0; s < steps && !status; s++) {
+        status = trainer_step(t, &loss);
         if (progress)
             progress_show(progress, ((double)epoch + (double)s / (double)steps) / t->job->epochs);
     }
-    sums[1] = (double)score_share(t, t->job->test->count, &ignored);
-    int status = sum_up(t, sums);
-    if (status)
-        return status;
-    result->loss = sums[0] / (double)(steps * t->job->batch);
-    result->accuracy = sums[1] / (double)t->job->test->count;
-    result->seconds = (double)(clock_real() - start) / (double)NS_PER_S;
-    return HEARTH_OK;
+    if (!status)
+        status = sum_up(t, loss, score_share(t, images, &ignored), sums);
+    if (!status)
+        *result = (struct train_epoch){sums[0] / (double)(steps * t->job->batch), sums[1] / (double)images,
+                                       (double)(clock_real() - start) / (double)NS_PER_S};
+    return status;
 }
 
 int trainer_probe(struct trainer *t, double *seconds)

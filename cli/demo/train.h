@@ -43,9 +43,9 @@ struct train_score {
     double loss, accuracy;
 };
 
+/* Mean loss of the training images, share of the test images that are right. */
 struct train_epoch {
-    double loss, accuracy,
-        seconds; /* mean loss of the training images, share of test images that are right */
+    double loss, accuracy, seconds;
 };
 
 bool trainer_init(struct trainer *t, const struct train_job *job, hearth_group *group); /* false: no memory */
@@ -62,5 +62,5 @@ int trainer_step(struct trainer *t, double *loss);
 int trainer_score(struct trainer *t, size_t images, struct train_score *score);
 /* Epochs from 0, in order. `progress` may be NULL. All trainers get the same result. */
 int trainer_epoch(struct trainer *t, int epoch, struct progress *progress, struct train_epoch *result);
-/* Seconds of one all-reduce of the gradient when nobody computes: median, the slowest node counts. */
+/* Seconds of one all-reduce of the gradient when no node computes: median, the slowest node counts. */
 int trainer_probe(struct trainer *t, double *seconds);

@@ -7,18 +7,12 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/run/agent_link.h"
-#include "cli/run/host_agent.h"
-#include "cli/run/hosts.h"
 #include "cli/run/job.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/secret_handover.h"
-#include "core/types.h"
 #include "os/random.h"
 
-#define VARS_MAX      64      /* set for a rank */
-#define PASSED_MAX    256     /* handed on from our environment to other machines */
 #define GRACE_DEFAULT 10.0    /* seconds */
 #define GRACE_MAX     86400.0 /* a day */
 #define ADDRESS_MAX   (HOST_NAME_LEN + 16)
@@ -27,19 +21,17 @@ extern char **environ;
 
 struct run_command {
     int count; /* -n; 0: as --hosts says */
-    const char *host_list, *bind, *rendezvous, *ssh, *dir, *env, *secret_file;
+    const char *host_list, *bind, *rendezvous, *env, *secret_file;
     int transport; /* index of transport_name; 0: not given */
-    double grace_s;
-    bool trust, plain, no_prefix, verbose;
+    bool trust, plain;
+    struct job_plan job_plan;
     struct secret_handover handover;
-    char **args;
     struct hosts hosts;
     bool spread; /* over several machines */
     char job[17];
     char master[HOST_NAME_LEN], meeting[ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
     uint16_t port, user_port;                         /* MASTER_PORT; as the user set it, or 0 */
-    char interface[ROUTE_IFACE_MAX];
-    struct job_rank *ranks;
+    struct route route;                               /* to the other hosts; its interface is shown */
 };
 
 static const char *transport_name(int index)
@@ -59,24 +51,19 @@ static const struct host *first_remote(const struct hosts *hosts)
     return NULL;
 }
 
-static bool is_spread(const struct hosts *hosts)
-{
-    for (int i = 1; i < hosts->count; i++) {
-        if (!host_same(&hosts->list[0], &hosts->list[i]))
-            return true;
-    }
-    return false;
-}
-
 static int settle_hosts(struct run_command *run, const struct usage *usage)
 {
     char why[512];
+    if (!run->job_plan.args || !run->job_plan.args[0])
+        return args_refuse(usage, "there is no program to run; put it last, after --");
+    if (run->job_plan.grace_s > GRACE_MAX)
+        return args_refuse(usage, "--grace is longer than a day");
     if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
         return args_refuse(usage, "--hosts: %s", why);
     if (!hosts_fill(&run->hosts, run->count, why, sizeof why))
         return args_refuse(usage, "%s", why);
-    run->spread = is_spread(&run->hosts);
-    return ARGS_GO;
+    run->spread = run->hosts.machines > 1;
+    return run->spread ? ARGS_GO : route_check_bind(usage, run->bind); /* others have other interfaces */
 }
 
 static int settle_secret_handover(struct run_command *run, const struct usage *usage)
@@ -84,9 +71,8 @@ static int settle_secret_handover(struct run_command *run, const struct usage *u
     int code = secret_handover_settle(usage, run->secret_file, run->plain, &run->handover);
     if (code == ARGS_GO && run->handover.plain && run->spread && !run->trust)
         return args_refuse(
-            usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts talk unencrypted; if everyone "
-                   "on the network between them may read and change that, say --i-trust-this-network "
-                   "too");
+            usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts connect unencrypted; if anyone on "
+                   "the network between them may read and change that, add --i-trust-this-network");
     if (code == ARGS_GO)
         code = secret_handover_check_trust(usage, &run->handover, first_remote(&run->hosts));
     return code;
@@ -100,35 +86,38 @@ static void join_port(char *text, size_t size, const char *host, unsigned port)
     snprintf(text, size, six ? "[%s]:%u" : "%s:%u", host, port);
 }
 
-static bool has_port(const char *text)
+/* Whether "host:port", "[v6]:port", "host", "v6" or "unix:name" has a port or needs none; and its host. */
+static bool split_host(const char *text, char *host, size_t size)
 {
-    const char *end = strrchr(text, ']'), *colon = strchr(end ? end : text, ':');
-    return strncmp(text, "unix:", 5) == 0 || (colon && (end || !strchr(colon + 1, ':')));
+    const char *end = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strchr(end ? end : text, ':');
+    bool has_port = strncmp(text, "unix:", 5) == 0 || (colon && (end || !strchr(colon + 1, ':')));
+    size_t open = text[0] == '[', len = end ? (size_t)(end - text) : strlen(text);
+    if (has_port && !end)
+        len = (size_t)(strrchr(text, ':') - text);
+    snprintf(host, size, "%.*s", (int)(len - open), text + open);
+    return has_port;
 }
 
 /* The machine of rank 0 as the others know it. */
 static int settle_master(struct run_command *run, const struct usage *usage)
 {
     const struct host *zero = &run->hosts.list[0];
-    char why[512], address[ROUTE_TEXT_MAX];
-    snprintf(run->interface, sizeof run->interface, "chosen there");
-    if (!run->spread) {
-        snprintf(run->master, sizeof run->master, "127.0.0.1");
-    } else if (!zero->local) {
-        snprintf(run->master, sizeof run->master, "%s", host_address(zero));
-    } else {
-        bool good = run->bind ? route_bind(run->bind, address, run->interface, why, sizeof why)
-                              : route_to(host_address(first_remote(&run->hosts)), address, run->interface,
-                                         why, sizeof why);
-        if (!good)
-            return args_refuse(usage, "%s; --bind or --rendezvous can say which address others are to use",
-                               why);
-        snprintf(run->master, sizeof run->master, "%s", address);
-    }
+    const char *master = run->spread ? run->route.address : "127.0.0.1";
+    bool good = true;
+    snprintf(run->route.interface, sizeof run->route.interface, "chosen there");
+    if (run->spread && !zero->local)
+        master = host_address(zero);
+    else if (run->spread)
+        good = run->bind ? route_bind(run->bind, &run->route)
+                         : route_to(host_address(first_remote(&run->hosts)), true, &run->route);
+    if (!good)
+        return args_refuse(usage, "%s; name the address that others are to use with --bind or --rendezvous",
+                           run->route.why);
+    snprintf(run->master, sizeof run->master, "%s", master);
     return ARGS_GO;
 }
 
-/* A variable that nobody set but the user: what came with a RANK is another launcher's, for its own ranks. */
+/* A variable that the user has set: what came with a RANK is another launcher's, for its own ranks. */
 static const char *said_by_user(const char *name)
 {
     return getenv("RANK") ? NULL : env_value(name);
@@ -137,11 +126,10 @@ static const char *said_by_user(const char *name)
 static int read_port(struct run_command *run, const struct usage *usage)
 {
     const char *text = said_by_user("MASTER_PORT");
-    char *end;
+    int64_t port;
     if (!text)
         return ARGS_GO;
-    unsigned long port = strtoul(text, &end, 10);
-    if (*end || text[0] < '0' || text[0] > '9' || port < 1 || port > UINT16_MAX)
+    if (!args_int(text, 1, UINT16_MAX, &port))
         return args_refuse(usage, "MASTER_PORT is '%.64s'; a port is a number from 1 to %d", text,
                            UINT16_MAX);
     run->user_port = (uint16_t)port;
@@ -157,29 +145,18 @@ static int settle_meeting(struct run_command *run, const struct usage *usage)
     if (run->port + 1 == run->user_port)
         run->port--;
     snprintf(run->job, sizeof run->job, "%016llx", (unsigned long long)draw);
+    if (run->rendezvous && strlen(run->rendezvous) >= HOST_NAME_LEN)
+        return args_refuse(usage, "--rendezvous is longer than %d characters", HOST_NAME_LEN - 1);
+    bool has_port = run->rendezvous && split_host(run->rendezvous, run->master, sizeof run->master);
     int code = run->rendezvous && run->spread ? ARGS_GO : settle_master(run, usage);
-    if (code != ARGS_GO)
-        return code;
-    if (!run->rendezvous && run->spread) {
-        join_port(run->meeting, sizeof run->meeting, run->master, run->port + 1U);
-    } else if (!run->rendezvous) {
-        snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
-    } else if (strlen(run->rendezvous) >= HOST_NAME_LEN) {
-        return args_refuse(usage, "--rendezvous is longer than %d messages", HOST_NAME_LEN - 1);
-    } else if (has_port(run->rendezvous)) {
+    if (has_port)
         snprintf(run->meeting, sizeof run->meeting, "%s", run->rendezvous);
-    } else {
-        join_port(run->meeting, sizeof run->meeting, run->rendezvous, run->port + 1U);
-    }
-    if (!run->master[0]) { /* the host of what was given */
-        size_t open = run->rendezvous[0] == '[', len = strlen(run->rendezvous);
-        if (has_port(run->rendezvous))
-            len = (size_t)(strrchr(run->rendezvous, ':') - run->rendezvous);
-        if (open)
-            len = strcspn(run->rendezvous, "]");
-        snprintf(run->master, sizeof run->master, "%.*s", (int)(len - open), run->rendezvous + open);
-    }
-    return ARGS_GO;
+    else if (run->rendezvous || run->spread)
+        join_port(run->meeting, sizeof run->meeting, run->rendezvous ? run->rendezvous : run->master,
+                  run->port + 1U);
+    else
+        snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
+    return code;
 }
 
 /* Where programs of torch.distributed meet. */
@@ -188,7 +165,7 @@ static int settle_torch(struct run_command *run, const struct usage *usage)
     const char *address = said_by_user("MASTER_ADDR"), *colon = strrchr(run->meeting, ':');
     unsigned long taken = colon ? strtoul(colon + 1, NULL, 10) : 0;
     if (address && strlen(address) >= sizeof run->master)
-        return args_refuse(usage, "MASTER_ADDR is longer than %d messages", HOST_NAME_LEN - 1);
+        return args_refuse(usage, "MASTER_ADDR is longer than %d characters", HOST_NAME_LEN - 1);
     if (address)
         snprintf(run->master, sizeof run->master, "%s", address);
     if (run->user_port && run->user_port == taken)
@@ -202,24 +179,15 @@ static int settle_torch(struct run_command *run, const struct usage *usage)
 
 /* ---- variables ---- */
 
-/* Whether --env names the variable. */
-static bool is_asked(const struct run_command *run, const char *var, size_t name_len)
-{
-    for (const char *at = run->env; at && *at;) {
-        size_t len = strcspn(at, ",");
-        if (len == name_len && strncmp(at, var, len) == 0)
-            return true;
-        at += len + (at[len] == ',');
-    }
-    return false;
-}
-
-/* What another machine's login does not know. */
+/* What another machine's login does not know: HEARTH_ variables, and those that --env names. */
 static void pass_vars(const struct run_command *run, struct vars *vars)
 {
     for (char **var = environ; *var; var++) {
         size_t len = strcspn(*var, "=");
-        if ((*var)[len] && (strncmp(*var, "HEARTH_", 7) == 0 || is_asked(run, *var, len)))
+        bool asked = strncmp(*var, "HEARTH_", 7) == 0;
+        for (const char *at = run->env; at && *at && !asked; at += strcspn(at, ","), at += *at == ',')
+            asked = strcspn(at, ",") == len && strncmp(at, *var, len) == 0;
+        if (asked && (*var)[len])
             vars_add(vars, "%s", *var);
     }
 }
@@ -229,48 +197,24 @@ static struct rank_place find_place(const struct run_command *run, int rank)
     const struct hosts *hosts = &run->hosts;
     struct rank_place p = {.rank = rank,
                            .size = hosts->ranks,
+                           .host = hosts_find(hosts, rank)->machine,
                            .meeting = run->meeting,
                            .job = run->job,
                            .master = run->master,
                            .port = run->port};
-    const struct host *own = hosts_find(hosts, rank);
-    for (int i = 0; i < hosts->count && !host_same(&hosts->list[i], own); i++) {
-        bool seen = false;
-        for (int k = 0; k < i; k++)
-            seen = seen || host_same(&hosts->list[k], &hosts->list[i]);
-        p.host += !seen;
-    }
     for (int r = 0; r < hosts->ranks; r++) {
-        if (host_same(hosts_find(hosts, r), own)) {
-            p.local_rank += r < rank;
-            p.local_size++;
-        }
+        bool shared = hosts_find(hosts, r)->machine == p.host;
+        p.local_rank += shared && r < rank;
+        p.local_size += shared;
     }
     return p;
 }
 
-/* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
-static void set_threads(const struct host *host, int local_size, struct vars *vars)
+static void set_vars(void *arg, int rank, const struct host *host, struct vars *vars)
 {
-    const char *threads = getenv("OMP_NUM_THREADS");
-    if (threads && !host->local)
-        vars_add(vars, "OMP_NUM_THREADS=%s", threads);
-    else if (!threads && local_size > 1)
-        vars_add(vars, "OMP_NUM_THREADS=1");
-}
-
-static void set_secret_handover(const struct run_command *run, const struct host *host, struct vars *vars)
-{
-    vars_add(vars, "HEARTH_PLAIN=%d", run->handover.plain);
-    if (!run->handover.plain && run->handover.fresh_keys)
-        vars_add(vars, "HEARTH_KEY_FILE=fresh");
-    if (host->local && run->handover.file[0])
-        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
-}
-
-static void set_vars(const struct run_command *run, const struct host *host, int rank, struct vars *vars)
-{
+    const struct run_command *run = arg;
     const struct rank_place place = find_place(run, rank);
+    const char *threads = getenv("OMP_NUM_THREADS");
     if (!host->local)
         pass_vars(run, vars);
     vars_add_place(vars, &place);
@@ -280,34 +224,16 @@ static void set_vars(const struct run_command *run, const struct host *host, int
         vars_add(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
     if (run->trust)
         vars_add(vars, "HEARTH_TRUST_NETWORK=1");
-    set_secret_handover(run, host, vars);
-    set_threads(host, place.local_size, vars);
-}
-
-static bool make_ranks(struct run_command *run)
-{
-    size_t max = VARS_MAX + PASSED_MAX;
-    run->ranks = calloc((size_t)run->hosts.ranks, sizeof *run->ranks);
-    for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
-        struct job_rank *rank = &run->ranks[r];
-        struct vars vars;
-        rank->host = hosts_find(&run->hosts, r);
-        rank->has_secret = run->handover.secret && !(rank->host->local && run->handover.file[0]);
-        if (!vars_open(&vars, max))
-            return false;
-        rank->vars = vars.list;
-        set_vars(run, rank->host, r, &vars);
-        if (vars.full)
-            return false;
-    }
-    return run->ranks;
-}
-
-static void free_ranks(struct run_command *run)
-{
-    for (int r = 0; run->ranks && r < run->hosts.ranks; r++)
-        vars_free(run->ranks[r].vars);
-    free(run->ranks);
+    vars_add(vars, "HEARTH_PLAIN=%d", run->handover.plain);
+    if (!run->handover.plain && run->handover.fresh_keys)
+        vars_add(vars, "HEARTH_KEY_FILE=fresh");
+    if (host->local && run->handover.file[0])
+        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
+    /* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
+    if (threads && !host->local)
+        vars_add(vars, "OMP_NUM_THREADS=%s", threads);
+    else if (!threads && place.local_size > 1)
+        vars_add(vars, "OMP_NUM_THREADS=1");
 }
 
 /* ---- the command ---- */
@@ -315,11 +241,12 @@ static void free_ranks(struct run_command *run)
 static void show_plan(const struct run_command *run)
 {
     fprintf(stderr, "hearth run: job %s, %d ranks, rendezvous %s", run->job, run->hosts.ranks, run->meeting);
-    if (run->spread && run->interface[0])
-        fprintf(stderr, " (interface %s)", run->interface);
+    if (run->spread && run->route.interface[0])
+        fprintf(stderr, " (interface %s)", run->route.interface);
     fputc('\n', stderr);
     if (run->handover.plain)
-        fprintf(stderr, "hearth run: plain: nothing is encrypted, and whoever can reach a rank may join\n");
+        fprintf(stderr,
+                "hearth run: plain: nothing is encrypted, and anyone who can reach a rank may join\n");
     else
         fprintf(stderr, "hearth run: connections are encrypted; the secret is %s%s\n",
                 run->handover.file[0] ? "in " : "", run->handover.source);
@@ -331,88 +258,72 @@ static void show_plan(const struct run_command *run)
     }
 }
 
-static int start(struct run_command *run)
+static int start(struct run_command *run, const struct usage *usage)
 {
-    if (!make_ranks(run))
-        return command_fail("run", "no memory, or more than %d variables to hand on", PASSED_MAX);
-    struct job_plan plan = {.ranks = run->ranks,
-                            .count = run->hosts.ranks,
-                            .args = run->args,
-                            .secret = run->handover.secret,
-                            .ssh = run->ssh,
-                            .dir = run->dir,
-                            .grace_ns = (uint64_t)(run->grace_s * (double)NS_PER_S),
-                            .prefix = !run->no_prefix,
-                            .verbose = run->verbose};
-    if (run->verbose)
-        show_plan(run);
+    struct job_plan *plan = &run->job_plan;
+    (void)usage;
+    plan->hosts = &run->hosts;
+    plan->set_vars = set_vars;
+    plan->arg = run;
+    plan->secret = run->handover.secret;
+    plan->elsewhere = run->handover.file[0];
     run->handover.secret = NULL; /* the job's from now on */
-    return job_run(&plan);
+    if (plan->verbose)
+        show_plan(run);
+    return job_run(plan);
 }
 
 int cmd_run(int argc, char **argv)
 {
     static struct run_command run; /* a list of hosts is large for a stack */
-    run = (struct run_command){.grace_s = GRACE_DEFAULT, .transport = -1};
+    run = (struct run_command){.job_plan.grace_s = GRACE_DEFAULT, .transport = -1};
     const struct arg args[] = {
         {"n", ARG_INT, &run.count, .about = "processes (default 1, or as many as --hosts names)", .min = 1,
          .max = RANKS_MAX},
         {"hosts", ARG_TEXT, &run.host_list, .value_name = "LIST",
-         .about = "where: a,b:2 is one on a and two on b, in the order of their ranks; with a larger -n each "
-                  "host gets one more in turn. Other hosts are reached by ssh, without a password"},
+         .about =
+             "where to run: a,b:2 is one rank on a and two on b, in the order of ranks; a larger -n gives "
+             "each host one more in turn. Other hosts are reached by ssh, without a password"},
         {"bind", ARG_TEXT, &run.bind, .value_name = "IFACE|ADDR",
          .about = "network to use (default: the one that leads to the first other host)"},
         {"rendezvous", ARG_TEXT, &run.rendezvous, .value_name = "HOST[:PORT]",
          .about = "where the ranks meet: an address of rank 0's machine"},
-        {"transport", ARG_CHOICE, &run.transport, .about = "how ranks talk", .choice = transport_name},
+        {"transport", ARG_CHOICE, &run.transport, .about = "transport between ranks",
+         .choice = transport_name},
         {"secret-file", ARG_TEXT, &run.secret_file, .value_name = "FILE",
-         .about = "the cluster secret for the ranks (default: as HEARTH_SECRET, HEARTH_SECRET_FILE or "
-                  "HEARTH_SECRET_FD say, else a new one for this job only)"},
+         .about = "the cluster secret for the ranks (default: HEARTH_SECRET, HEARTH_SECRET_FILE or "
+                  "HEARTH_SECRET_FD, else a new one for this job only)"},
         {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption; for ranks of one machine only"},
         {"i-trust-this-network", ARG_FLAG, &run.trust,
-         .about = "with --plain: several hosts too, though everyone between them can read and change all"},
-        {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND", .about = "instead of ssh; words by spaces"},
+         .about = "with --plain: allow several hosts, though anyone between them can read and change all"},
+        {"ssh", ARG_TEXT, &run.job_plan.ssh, .value_name = "COMMAND",
+         .about = "to use instead of ssh; split at spaces"},
         {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
-         .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are, the secret by "
-                  "its own way"},
-        {"grace", ARG_DURATION, &run.grace_s,
-         .about = "after a failure the others may end by themselves for so long (default 10s)"},
-        {"output", ARG_TEXT, &run.dir, .value_name = "DIR",
+         .about = "variables to pass to other hosts, separated by commas; those that begin with HEARTH_ "
+                  "always are, but for the secret"},
+        {"grace", ARG_DURATION, &run.job_plan.grace_s,
+         .about = "how long the other ranks may end by themselves after a failure (default 10s)"},
+        {"output", ARG_TEXT, &run.job_plan.dir, .value_name = "DIR",
          .about = "write DIR/RANK.out and DIR/RANK.err instead of lines with the rank in front"},
-        {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
-        {"verbose", ARG_FLAG, &run.verbose,
-         .about = "say who runs where, the network, and whose the secret is"},
-        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args, .min = 1,
-         .about = "what to run; it gets its rank by HEARTH_RANK, or by RANK and what else torchrun sets"},
+        {"no-prefix", ARG_FLAG, &run.job_plan.no_prefix, .about = "print lines without the rank in front"},
+        {"verbose", ARG_FLAG, &run.job_plan.verbose,
+         .about = "print where ranks run, the network, and where the secret comes from"},
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.job_plan.args, .min = 1,
+         .about = "what to run; HEARTH_RANK, or RANK and the other variables of torchrun, tell its rank"},
     };
     const struct usage usage = {
         "run",
-        "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
-        "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input. Ranks "
-        "talk encrypted, with a secret that only they have.",
+        "Starts a program as the ranks of one job and waits until all have ended. Signals are passed on; a "
+        "second Ctrl-C kills. When a rank fails, the others are stopped. Rank 0 reads standard input. "
+        "Connections between ranks are encrypted with a secret that only they have.",
         "hearth run -n 4 -- ./train --epochs 3", USAGE_ARGS(args)};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
+    static int (*const steps[])(struct run_command *, const struct usage *) = {
+        settle_hosts, settle_secret_handover, read_port, settle_meeting, settle_torch, start};
     int code = args_parse(&usage, argc, argv);
-    if (code == ARGS_GO && (!run.args || !run.args[0]))
-        code = args_refuse(&usage, "there is no program; it stands last, after --");
-    if (code == ARGS_GO && run.grace_s > GRACE_MAX)
-        code = args_refuse(&usage, "--grace is longer than a day");
-    if (code == ARGS_GO)
-        code = settle_hosts(&run, &usage);
-    if (code == ARGS_GO && !run.spread) /* other machines have other interfaces */
-        code = route_check_bind(&usage, run.bind);
-    if (code == ARGS_GO)
-        code = settle_secret_handover(&run, &usage);
-    if (code == ARGS_GO)
-        code = read_port(&run, &usage);
-    if (code == ARGS_GO)
-        code = settle_meeting(&run, &usage);
-    if (code == ARGS_GO)
-        code = settle_torch(&run, &usage);
-    if (code == ARGS_GO)
-        code = start(&run);
-    free_ranks(&run);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && code == ARGS_GO; i++)
+        code = steps[i](&run, &usage);
     secret_handover_close(&run.handover);
     return code;
 }

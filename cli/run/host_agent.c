@@ -4,10 +4,10 @@
  * It starts the program in a process group of its own, passes standard input and signals down, output and
  * the end up, and sees to it that nothing is left behind. The launcher may vanish at any moment, by kill
  * -9 or with its network: then `in` ends, which no process can prevent, and the host agent ends the program.
- * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where
- * the system hands orphans to the host agent (os/spawn.h), those who left the group are found and killed as
- * well; and should the host agent itself be killed, the program follows it there. */
-#include "cli/run/host_agent.h"
+ * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where the
+ * system hands orphans to the host agent (os/spawn.h), processes that left the group are found and killed
+ * too; and should the host agent itself be killed, the program follows it there. */
+#include "cli/run/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #define ARGS_MAX       65536
 #define ABANDONED_NS   (2 * NS_PER_S) /* the launcher is gone: from SIGTERM to SIGKILL */
 #define LEFT_BEHIND_NS (5 * NS_PER_S) /* the program is gone: the same for those it left behind */
-#define LOOK_MS        20             /* how often we look whether the group is empty: nobody tells us */
+#define LOOK_MS        20             /* how often we look whether the group is empty: no event tells */
 #define SWEEP_MS       2              /* between two looks for the children of those we killed */
 #define SWEEPS_MAX     1000
 #define UP_WAITING_MAX (4 * OUTPUT_MAX)
@@ -43,8 +43,7 @@
 struct host_agent {
     struct launch_stream in, up;
     int heard; /* signals */
-    char **args;
-    size_t arg_count;
+    struct vars args;
     bool answered;                 /* END or FAILED went up */
     pid_t program;                 /* 0: not started; also its process group */
     bool ended;                    /* the program, and it was reaped */
@@ -161,7 +160,7 @@ static void become(struct host_agent *k, struct pipes *p, int agent)
     if (!reason && k->secret >= 0 && memory_file_hand_on(k->secret))
         reason = errno;
     if (!reason) {
-        execvp(k->args[0], k->args);
+        execvp(k->args.list[0], k->args.list);
         reason = errno;
     }
     ssize_t written = write(p->exec[1], &reason, sizeof reason);
@@ -172,10 +171,11 @@ static void become(struct host_agent *k, struct pipes *p, int agent)
 /* Gloo asks what this machine's name means, and takes 127.0.0.1 if it means nothing. */
 static void tell_gloo(void)
 {
-    char interface[ROUTE_IFACE_MAX];
-    if (!getenv("GLOO_SOCKET_IFNAME") &&
-        route_interface(getenv("HEARTH_BIND"), getenv("MASTER_ADDR"), interface))
-        setenv("GLOO_SOCKET_IFNAME", interface, 1);
+    const char *bind = getenv("HEARTH_BIND"), *master = getenv("MASTER_ADDR");
+    struct route route;
+    bool found = bind && bind[0] ? route_bind(bind, &route) : master && route_to(master, false, &route);
+    if (found)
+        setenv("GLOO_SOCKET_IFNAME", route.interface, 0);
 }
 
 static void start(struct host_agent *k, bool has_input)
@@ -188,7 +188,7 @@ static void start(struct host_agent *k, bool has_input)
         become(k, &p, agent);
     reason = pid < 0 ? errno : 0;
     if (pid > 0) {
-        setpgid(pid, pid); /* whoever of us comes first */
+        setpgid(pid, pid); /* parent or child, whichever is first */
         close_fd(&p.exec[1]);
         while (read(p.exec[0], &reason, sizeof reason) < 0 && errno == EINTR) {
         }
@@ -202,7 +202,7 @@ static void start(struct host_agent *k, bool has_input)
     if (reason) {
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
-        fail(k, reason == ENOENT ? CODE_NOT_FOUND : CODE_NOT_RUN, "cannot run", k->args[0], reason);
+        fail(k, reason == ENOENT ? CODE_NOT_FOUND : CODE_NOT_RUN, "cannot run", k->args.list[0], reason);
         return;
     }
     k->program = pid;
@@ -217,38 +217,18 @@ static void start(struct host_agent *k, bool has_input)
 
 /* ---- messages from the launcher ---- */
 
-static char *copy_text(const struct launch_message *m)
-{
-    char *text = malloc(m->len + 1);
-    if (!text)
-        return NULL;
-    memcpy(text, m->bytes, m->len);
-    text[m->len] = 0;
-    return text;
-}
-
-static bool add_arg(struct host_agent *k, char *text)
-{
-    char **args = k->arg_count < ARGS_MAX ? realloc(k->args, (k->arg_count + 2) * sizeof *args) : NULL;
-    if (!args)
-        return false;
-    args[k->arg_count++] = text;
-    args[k->arg_count] = NULL;
-    k->args = args;
-    return true;
-}
-
 /* Directory, variables and arguments. false: they cannot be taken. */
 static bool take_setup(struct host_agent *k, const struct launch_message *m)
 {
-    char *text = copy_text(m), *equals = text ? strchr(text, '=') : NULL;
-    bool good = text;
-    if (good && m->kind == LAUNCH_ARG)
-        return add_arg(k, text) || (free(text), false);
+    if (m->kind == LAUNCH_ARG) {
+        vars_add(&k->args, "%.*s", (int)m->len, m->bytes);
+        return !k->args.full;
+    }
+    char *text = strndup(m->bytes, m->len), *equals = text ? strchr(text, '=') : NULL;
+    bool good = text && (equals || m->kind == LAUNCH_DIR);
     if (good && m->kind == LAUNCH_VAR) {
-        if (equals)
-            *equals = 0;
-        good = equals && setenv(text, equals + 1, 1) == 0;
+        *equals = 0;
+        good = setenv(text, equals + 1, 1) == 0;
     } else if (good && chdir(text) != 0) {
         fail(k, CODE_NOT_RUN, "cannot enter the directory", text, errno);
     }
@@ -283,28 +263,25 @@ static bool take_input(struct host_agent *k, const struct launch_message *m)
     return true;
 }
 
-/* false: no message of ours, so whoever sends is no launcher. */
-static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
+/* false: no message of ours, so the sender is no launcher. */
+static bool take(struct host_agent *k, const struct launch_message *m)
 {
-    struct launch_message m;
-    if (!launch_message_read(frame, &m))
-        return false;
-    switch (m.kind) {
+    switch (m->kind) {
     case LAUNCH_DIR:
     case LAUNCH_VAR:
     case LAUNCH_ARG:
-        return k->program > 0 || k->answered || take_setup(k, &m);
+        return k->program > 0 || k->answered || take_setup(k, m);
     case LAUNCH_SECRET:
-        return k->program > 0 || k->answered || take_secret(k, &m);
+        return k->program > 0 || k->answered || take_secret(k, m);
     case LAUNCH_GO:
-        if (k->arg_count > 0 && k->program == 0 && !k->answered)
-            start(k, m.number == 1);
-        return k->arg_count > 0;
+        if (k->args.count > 0 && k->program == 0 && !k->answered)
+            start(k, m->number == 1);
+        return k->args.count > 0;
     case LAUNCH_SIGNAL:
-        group_signal(k, pass_number((enum launch_signal)m.number));
+        group_signal(k, pass_number((enum launch_signal)m->number));
         return true;
     case LAUNCH_INPUT:
-        return take_input(k, &m);
+        return take_input(k, m);
     case LAUNCH_INPUT_END:
         k->input_ends = true;
         return true;
@@ -315,17 +292,13 @@ static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
 
 static void hear_launcher(struct host_agent *k)
 {
-    struct launch_frame frame;
+    struct launch_message m;
     int state = launch_stream_read(&k->in), more = 0;
     if (state == 0)
         return;
-    while (k->in.fd >= 0 && (more = launch_stream_next(&k->in, &frame)) == 1) {
-        if (!take_launch(k, &frame))
-            more = -1;
-        if (more < 0)
-            break;
+    while (k->in.fd >= 0 && (more = launch_stream_next(&k->in, &m)) == 1 && take(k, &m)) {
     }
-    if (state < 0 || more < 0)
+    if (state < 0 || more != 0)
         abandon(k);
 }
 
@@ -468,9 +441,7 @@ static void finish(struct host_agent *k)
     close_fd(&k->secret);
     launch_stream_close(&k->up);
     launch_stream_close(&k->in);
-    for (size_t i = 0; i < k->arg_count; i++)
-        free(k->args[i]);
-    free(k->args);
+    vars_free(k->args.list);
 }
 
 /* The descriptors above the standard ones, which then lead nowhere: neither the launcher's input nor its
@@ -500,7 +471,7 @@ int host_agent_serve(int in, int up)
     setsid(); /* the terminal's signals come once, by the launcher */
     leash_inherit();
     k.heard = signals_open(heard, sizeof heard / sizeof *heard);
-    if (k.heard < 0 || !settle(&k, in, up))
+    if (k.heard < 0 || !vars_open(&k.args, ARGS_MAX) || !settle(&k, in, up))
         return EXIT_FAILED_CHECK;
     if (!launch_stream_add(&k.up, LAUNCH_HELLO, LAUNCH_STREAM_GREETING, strlen(LAUNCH_STREAM_GREETING)))
         abandon(&k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where ranks run: the list of --hosts, and which rank goes where. */
-#include "cli/run/hosts.h"
+#include "cli/run/job.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,14 +14,14 @@
  * shell's. */
 static bool name_is_good(const char *name, size_t len)
 {
-    static const char frames[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@%:";
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@%:";
     const char *at = memchr(name, '@', len);
     if (len == 0 || name[0] == '-' || name[0] == '@' || name[len - 1] == '@')
         return false;
     if (at && (at[1] == '-' || memchr(at + 1, '@', len - (size_t)(at + 1 - name))))
         return false;
     for (size_t i = 0; i < len; i++) {
-        if (!name[i] || !strchr(frames, name[i]))
+        if (!name[i] || !strchr(allowed, name[i]))
             return false;
     }
     return true;
@@ -71,6 +71,21 @@ static bool parse_piece(const char *text, size_t len, struct host *host)
     return true;
 }
 
+const char *host_address(const struct host *host)
+{
+    const char *at = strchr(host->name, '@');
+    return at ? at + 1 : host->name;
+}
+
+static void number_machine(struct hosts *hosts, struct host *host)
+{
+    const struct host *before = hosts->list;
+    while (before < host && !(before->local && host->local) &&
+           strcasecmp(host_address(before), host_address(host)) != 0)
+        before++;
+    host->machine = before < host ? before->machine : hosts->machines++;
+}
+
 bool hosts_parse(const char *text, struct hosts *hosts, char *why, size_t size)
 {
     *hosts = (struct hosts){.count = 0};
@@ -87,6 +102,7 @@ bool hosts_parse(const char *text, struct hosts *hosts, char *why, size_t size)
             return false;
         }
         host->local = is_local(host);
+        number_machine(hosts, host);
         hosts->count++;
         hosts->ranks += host->count;
         at += len;
@@ -119,15 +135,4 @@ const struct host *hosts_find(const struct hosts *hosts, int rank)
     while (i < hosts->count - 1 && rank >= hosts->list[i].count)
         rank -= hosts->list[i++].count;
     return &hosts->list[i];
-}
-
-const char *host_address(const struct host *host)
-{
-    const char *at = strchr(host->name, '@');
-    return at ? at + 1 : host->name;
-}
-
-bool host_same(const struct host *a, const struct host *b)
-{
-    return (a->local && b->local) || strcasecmp(host_address(a), host_address(b)) == 0;
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job, stays with them until they have ended, and ends all when one fails.
  *
- * Between the launcher and each program stands a host agent (agent_link.h): started through ssh for ranks of
- * other machines; to the loop here all are two pipes. What the launcher wants goes down in messages, what
- * happens comes up.
- *
- * After the first failure the others get `grace_ns` to say what they saw and end by themselves; then
- * SIGTERM, then SIGKILL, then even the host agents are given up. */
+ * After the first failure the others get `grace_s` to say what they saw and end by themselves; then they are
+ * stopped (child.h): SIGTERM, SIGKILL, and then even their host agents are killed. */
 #include "cli/run/job.h"
 
 #include <errno.h>
@@ -21,47 +17,43 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/run/agent_link.h"
 #include "cli/shared/args.h"
 #include "cli/shared/signals.h"
 #include "cli/shared/text.h"
 #include "core/types.h"
 #include "os/clock.h"
-#include "security/vault.h"
 
-#define TERM_NS       (5 * NS_PER_S) /* from SIGTERM to SIGKILL, and from there to giving up the host agent */
-#define SSH_STARTS    8              /* at a time: sshd drops more than ten who have not shown who they are */
+#define SSH_STARTS    8 /* at a time: sshd drops more than ten that have not authenticated */
 #define SSH_WORDS_MAX 32
+#define VARS_MAX      320 /* of a rank; most are handed on from our environment to other machines */
 #define SSH_DEFAULT                                                                                          \
     "ssh -x -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 #define LOOK_MS 1000 /* how often a terminal is looked at that others use now */
 
-enum launch_phase { PHASE_WAITING, PHASE_STARTING, PHASE_RUNNING, PHASE_ENDED, PHASE_GONE };
+enum rank_phase { RANK_WAITING, RANK_STARTED, RANK_GONE };
 
 struct rank {
-    struct job *job;
-    const struct job_rank *plan;
-    enum launch_phase phase; /* ENDED: the program's end is known, GONE: its agent's too */
-    int program;             /* process id on its machine, 0: not known */
-    struct agent_link agent;
+    const struct host *host;
+    enum rank_phase phase;
+    bool shown, told; /* that it has started; how it ended */
+    struct child_process child;
 };
 
-/* What is being done to end the job; each step comes at `next_ns`. */
-enum job_step { STEP_NONE, STEP_GRACE, STEP_TERM, STEP_KILL, STEP_GIVE_UP };
+/* What is being done to end the job. */
+enum job_step { STEP_NONE, STEP_GRACE, STEP_STOP, STEP_KILL };
 
 struct job {
     const struct job_plan *plan;
     struct rank *ranks;
     struct secret *secret; /* NULL: none, or all have it */
-    struct pollfd *polls;  /* [2 + AGENT_POLLS * count] */
+    struct pollfd *polls;  /* [2 + CHILD_PROCESS_POLLS * count] */
     struct output output;
     int heard;
     enum job_step step;
-    uint64_t next_ns;
-    int code;                     /* of the first failure */
-    bool failed, told;            /* told: that the program cannot be started, once is enough */
-    int passed;                   /* the last of SIGINT, SIGTERM and SIGHUP that was passed on, 0: none */
-    bool input_open, input_asked; /* rank 0 wants more; a piece is under way */
+    uint64_t grace_end_ns;
+    int code;          /* of the first failure */
+    bool failed, told; /* told: that the program cannot be started, once is enough */
+    int passed;        /* the last of SIGINT, SIGTERM and SIGHUP that was passed on, 0: none */
 };
 
 /* ---- words ---- */
@@ -86,45 +78,28 @@ static struct who who(const struct job *l, const struct rank *r)
 {
     struct who w;
     int rank = (int)(r - l->ranks);
-    if (r->program)
-        snprintf(w.s, sizeof w.s, "rank %d (pid %d, host %s)", rank, r->program, r->plan->host->name);
+    if (r->child.program)
+        snprintf(w.s, sizeof w.s, "rank %d (pid %d, host %s)", rank, r->child.program, r->host->name);
     else
-        snprintf(w.s, sizeof w.s, "rank %d (host %s)", rank, r->plan->host->name);
+        snprintf(w.s, sizeof w.s, "rank %d (host %s)", rank, r->host->name);
     return w;
 }
 
 /* ---- the way to the end ---- */
 
-static void pass(struct job *l, enum launch_signal place)
-{
-    for (int i = 0; i < l->plan->count; i++) {
-        struct rank *r = &l->ranks[i];
-        if (r->phase == PHASE_WAITING && place == PASS_KILL)
-            r->phase = PHASE_GONE;
-        if (r->phase > PHASE_WAITING && r->phase < PHASE_GONE)
-            agent_signal(&r->agent, place);
-    }
-}
-
 static void enter(struct job *l, enum job_step step)
 {
     l->step = step;
-    l->next_ns = clock_real() + (step == STEP_GRACE ? l->plan->grace_ns : TERM_NS);
-    for (int i = 0; i < l->plan->count; i++) {
+    l->grace_end_ns = clock_real() + (uint64_t)(l->plan->grace_s * (double)NS_PER_S);
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         struct rank *r = &l->ranks[i];
-        if (r->phase == PHASE_WAITING)
-            r->phase = PHASE_GONE; /* never to be started */
-        else if (step == STEP_TERM && r->phase == PHASE_STARTING)
-            launch_stream_close(&r->agent.down); /* there is no program to be asked */
-        if (step == STEP_GIVE_UP && r->agent.pid > 0)
-            kill(r->agent.pid, SIGKILL);
+        if (r->phase == RANK_WAITING)
+            r->phase = RANK_GONE; /* never to be started */
+        if (step >= STEP_STOP)
+            child_process_stop(&r->child);
+        if (step == STEP_KILL)
+            r->child.next_ns = 0;
     }
-    if (step == STEP_TERM)
-        pass(l, PASS_TERM);
-    if (step == STEP_KILL)
-        pass(l, PASS_KILL);
-    if (step == STEP_GIVE_UP)
-        l->next_ns = UINT64_MAX;
 }
 
 static void fail(struct job *l, int code, enum job_step step)
@@ -138,14 +113,12 @@ static void fail(struct job *l, int code, enum job_step step)
 
 static void tend_steps(struct job *l)
 {
-    if (l->output.broken && l->step < STEP_TERM)
-        fail(l, 128 + SIGPIPE, STEP_TERM);
-    if (l->step == STEP_NONE || clock_real() < l->next_ns)
-        return;
-    if (l->step == STEP_GRACE)
-        say("%s after the failure: ending the other ranks",
-            text_time((double)l->plan->grace_ns / (double)NS_PER_S).s);
-    enter(l, (enum job_step)(l->step + 1));
+    if (l->output.broken)
+        fail(l, 128 + SIGPIPE, STEP_STOP);
+    if (l->step == STEP_GRACE && clock_real() >= l->grace_end_ns) {
+        say("%s after the failure: ending the other ranks", text_time(l->plan->grace_s).s);
+        enter(l, STEP_STOP);
+    }
 }
 
 static void tend_signals(struct job *l)
@@ -155,7 +128,7 @@ static void tend_signals(struct job *l)
         bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP;
         if (place == PASS_COUNT)
             continue; /* SIGCHLD: it only had to wake us */
-        if (ends && l->passed && number == l->passed) {
+        if (ends && number == l->passed) {
             say("second %s: killing all ranks", strsignal(number));
             fail(l, 128 + number, STEP_KILL);
             continue;
@@ -164,7 +137,10 @@ static void tend_signals(struct job *l)
             l->passed = number;
         if (number == SIGINT)
             say("interrupt passed on to all ranks; the next one kills them");
-        pass(l, place);
+        for (int i = 0; i < l->plan->hosts->ranks; i++) {
+            if (l->ranks[i].phase == RANK_STARTED)
+                child_process_signal(&l->ranks[i].child, place);
+        }
         if (number == SIGTSTP)
             kill(getpid(), SIGSTOP);
     }
@@ -173,146 +149,77 @@ static void tend_signals(struct job *l)
 /* Also when our output is stuck. */
 static void tend(void *arg)
 {
-    tend_signals(arg);
-    tend_steps(arg);
+    struct job *l = arg;
+    tend_signals(l);
+    tend_steps(l);
+    for (int i = 0; i < l->plan->hosts->ranks; i++)
+        child_process_hasten(&l->ranks[i].child);
 }
 
-/* ---- messages from host agents ---- */
+/* ---- what became of the ranks ---- */
 
-static void take_end(struct job *l, struct rank *r, int code, int number)
+static void tell_end(struct job *l, struct rank *r)
 {
-    r->phase = PHASE_ENDED;
-    output_end(&l->output, (int)(r - l->ranks));
-    if (code == 0 && number == 0)
-        return;
-    /* Those who end because we or the user asked for it are no news. */
-    bool asked = l->step >= STEP_TERM || (l->passed && (number == l->passed || code == 128 + l->passed));
-    if (!asked && number)
-        say("%s was killed by signal %d (%s)", who(l, r).s, number, strsignal(number));
-    else if (!asked || l->plan->verbose)
-        say("%s exited with code %d", who(l, r).s, number ? 128 + number : code);
-    fail(l, number ? 128 + number : code, STEP_GRACE);
-}
-
-static void take_failure(struct job *l, struct rank *r, const struct launch_message *m)
-{
-    r->phase = PHASE_ENDED;
-    launch_stream_close(&r->agent.down);
-    if (!l->told)
-        say("%s: %s", who(l, r).s, m->reason);
-    l->told = true;
-    fail(l, m->number, STEP_TERM); /* the others would wait in vain */
-}
-
-/* Only rank 0 has input, so only its host may say what became of it. */
-static bool take_input(struct job *l, const struct rank *r, const struct launch_message *m)
-{
-    if (r != l->ranks || !l->input_asked)
-        return false;
-    l->input_asked = false;
-    l->input_open = l->input_open && m->number == 1;
-    return true;
-}
-
-/* The token goes to an agent that has shown itself, and to nobody else: whatever a login shell or a forced
- * command does with what it reads, it does not get the secret. */
-static void welcome(struct job *l, struct rank *r)
-{
-    char token[SECRET_TOKEN_MAX];
-    if (r->plan->has_secret)
-        secret_token(l->secret, token);
-    r->phase = PHASE_RUNNING;
-    bool good = agent_welcome(&r->agent, r->plan->has_secret ? token : NULL, r == l->ranks);
-    wipe(token, sizeof token);
-    if (good)
-        return;
-    say("cannot start %s: its arguments and variables are too long", who(l, r).s);
-    fail(l, EXIT_FAILED_CHECK, STEP_TERM);
-}
-
-static bool take(void *arg, const struct launch_message *m)
-{
-    struct rank *r = arg;
-    struct job *l = r->job;
-    switch (m->kind) {
-    case LAUNCH_HELLO:
-        welcome(l, r);
+    const struct child_process *c = &r->child;
+    /* An end that we or the user asked for is no news. */
+    bool stopped = l->step >= STEP_STOP, asked = stopped || (l->passed && c->code == 128 + l->passed);
+    switch (c->end) {
+    case CHILD_RUNS:
         break;
-    case LAUNCH_PID:
-        r->program = m->number;
-        if (l->plan->verbose)
-            say("%s started", who(l, r).s);
+    case CHILD_EXITED:
+        if (c->code == 0)
+            break;
+        if (!asked && c->signal)
+            say("%s was killed by signal %d (%s)", who(l, r).s, c->signal, strsignal(c->signal));
+        else if (!asked || l->plan->verbose)
+            say("%s exited with code %d", who(l, r).s, c->code);
+        fail(l, c->code, STEP_GRACE);
         break;
-    case LAUNCH_TAKEN:
-        return take_input(l, r, m);
-    case LAUNCH_FAILED:
-        take_failure(l, r, m);
+    case CHILD_NOT_STARTED:
+        if (!l->told)
+            say("%s: %s", who(l, r).s, c->why);
+        l->told = true;
+        fail(l, c->code, STEP_STOP); /* the others would wait in vain */
         break;
-    case LAUNCH_END:
-        take_end(l, r, m->number, m->signal);
+    case CHILD_BROKEN:
+        say("%s: %s", who(l, r).s, c->why);
+        fail(l, c->code, STEP_STOP);
         break;
-    default: /* a newer agent may say more */
+    case CHILD_LOST:
+        if (!stopped || l->plan->verbose)
+            say("%s was lost: %s", who(l, r).s, c->why);
+        fail(l, c->code, STEP_GRACE);
         break;
     }
-    return true;
 }
 
-static void drop_secret(struct job *l)
+static void tend_ranks(struct job *l)
 {
-    for (int i = 0; i < l->plan->count; i++) {
-        if (l->ranks[i].phase < PHASE_RUNNING)
-            return;
-    }
-    secret_close(l->secret);
-    l->secret = NULL;
-}
-
-static void refuse(struct job *l, struct rank *r)
-{
-    say("%s: %s", who(l, r).s, r->agent.why);
-    r->phase = PHASE_ENDED;
-    launch_stream_close(&r->agent.down);
-    launch_stream_close(&r->agent.up);
-    fail(l, EXIT_FAILED_CHECK, STEP_TERM);
-}
-
-/* ---- the end of an agent ---- */
-
-static void lose(struct job *l, struct rank *r, int status)
-{
-    int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-        code = number ? 128 + number : WEXITSTATUS(status);
-    const char *what = r->plan->host->local ? "its host agent" : "ssh";
-    if (r->plan->host->local && r->program > 0)
-        kill(-r->program, SIGKILL); /* nobody else is left to do it */
-    if (l->step < STEP_TERM || l->plan->verbose) {
-        if (number)
-            say("%s was lost: %s was killed by signal %d (%s)", who(l, r).s, what, number, strsignal(number));
-        else
-            say("%s was lost: %s exited with code %d", who(l, r).s, what, code);
-    }
-    fail(l, code ? code : EXIT_FAILED_CHECK, STEP_GRACE);
-}
-
-static void reap(struct job *l)
-{
-    for (int i = 0; i < l->plan->count; i++) {
+    bool all_have_it = true;
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
         struct rank *r = &l->ranks[i];
-        int status, reaped = agent_reap(&r->agent, take, r, &status);
-        if (reaped == 0)
-            continue;
-        if (reaped < 0)
-            refuse(l, r);
-        if (r->phase < PHASE_ENDED)
-            lose(l, r, status);
-        r->phase = PHASE_GONE;
+        child_process_reap(&r->child);
+        if (r->child.program && !r->shown && l->plan->verbose)
+            say("%s started", who(l, r).s);
+        r->shown = r->child.program;
+        if (r->child.end != CHILD_RUNS && !r->told) {
+            r->told = true;
+            tell_end(l, r);
+        }
+        if (r->phase == RANK_STARTED && child_process_over(&r->child))
+            r->phase = RANK_GONE;
+        all_have_it = all_have_it && (r->child.greeted || r->told || r->phase == RANK_GONE);
+    }
+    if (all_have_it) {
+        secret_close(l->secret);
+        l->secret = NULL;
     }
 }
 
 /* ---- starting ---- */
 
 /* Our own program on the other machine: where it is here, else by its name. No word needs quoting for a
- * shell, since a path with other messages is not used. */
+ * shell, since a path with other characters is not used. */
 static void remote_command(char *command, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-";
@@ -329,75 +236,84 @@ static void remote_command(char *command, size_t size)
 static bool start(struct job *l, struct rank *r)
 {
     char words[4096], command[4096], dir[4096] = "/", *ssh[SSH_WORDS_MAX + 3], *rest = words;
-    struct agent_plan plan = {.vars = r->plan->vars, .args = l->plan->args};
-    int count = 0;
-    if (!r->plan->host->local) {
+    int rank = (int)(r - l->ranks), count = 0;
+    struct child_process_plan plan = {.args = l->plan->args, .rank = rank, .has_input = rank == 0};
+    struct vars vars;
+    plan.secret = r->host->local && l->plan->elsewhere ? NULL : l->secret;
+    if (!r->host->local) {
         snprintf(words, sizeof words, "%s", l->plan->ssh ? l->plan->ssh : SSH_DEFAULT);
         for (char *word; count < SSH_WORDS_MAX && (word = strsep(&rest, " "));) {
             if (*word)
                 ssh[count++] = word;
         }
         remote_command(command, sizeof command);
-        ssh[count++] = (char *)(uintptr_t)r->plan->host->name;
+        ssh[count++] = (char *)(uintptr_t)r->host->name;
         ssh[count++] = command;
         ssh[count] = NULL;
         plan.ssh = ssh;
         plan.dir = dir;
         if (!getcwd(dir, sizeof dir))
-            say("this directory has no name; remote ranks run in /");
+            say("the current directory is unknown; remote ranks run in /");
     }
-    bool good = agent_start(&r->agent, &plan);
-    r->phase = r->agent.pid > 0 ? PHASE_STARTING : PHASE_GONE;
+    bool room = vars_open(&vars, VARS_MAX);
+    if (room)
+        l->plan->set_vars(l->plan->arg, rank, r->host, &vars);
+    room = room && !vars.full;
+    plan.vars = vars.list;
+    bool good = room && child_process_start(&r->child, &plan, &l->output);
     if (!good)
-        say("cannot start %s: %s", who(l, r).s, r->agent.why);
+        say("cannot start %s: %s", who(l, r).s, room ? r->child.why : "no memory, or too many variables");
+    r->phase = good ? RANK_STARTED : RANK_GONE;
+    vars_free(vars.list);
     return good;
 }
 
 static void start_more(struct job *l)
 {
     int starting = 0;
-    for (int i = 0; i < l->plan->count; i++)
-        starting += l->ranks[i].phase == PHASE_STARTING && !l->ranks[i].plan->host->local;
-    for (int i = 0; i < l->plan->count && l->step == STEP_NONE; i++) {
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
+        const struct rank *r = &l->ranks[i];
+        starting += r->phase == RANK_STARTED && !r->child.greeted && !r->child.here;
+    }
+    for (int i = 0; i < l->plan->hosts->ranks && l->step == STEP_NONE; i++) {
         struct rank *r = &l->ranks[i];
-        bool remote = !r->plan->host->local;
-        if (r->phase != PHASE_WAITING || (remote && starting >= SSH_STARTS))
+        bool remote = !r->host->local;
+        if (r->phase != RANK_WAITING || (remote && starting >= SSH_STARTS))
             continue;
         starting += remote;
         if (!start(l, r))
-            fail(l, EXIT_FAILED_CHECK, STEP_TERM);
+            fail(l, EXIT_FAILED_CHECK, STEP_STOP);
     }
 }
 
 /* ---- the loop ---- */
 
 /* A terminal is only read while it is ours: a job in the background would be stopped. */
-static bool may_read_input(const struct job *l)
+static bool may_read_input(const struct child_process *zero)
 {
-    return l->input_open && !l->input_asked && l->ranks[0].phase == PHASE_RUNNING &&
+    return zero->input_open && !zero->input_asked && zero->greeted && zero->end == CHILD_RUNS &&
            (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
 }
 
-static void read_input(struct job *l)
+static void read_input(struct child_process *zero)
 {
     char bytes[INPUT_MAX];
     ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (got > 0) {
-        l->input_asked = launch_stream_add(&l->ranks[0].agent.down, LAUNCH_INPUT, bytes, (size_t)got);
-    } else {
-        l->input_open = false;
-        (void)launch_stream_add(&l->ranks[0].agent.down, LAUNCH_INPUT_END, NULL, 0);
-    }
+    if (got >= 0 || (errno != EINTR && errno != EAGAIN))
+        child_process_input(zero, bytes, got > 0 ? (size_t)got : 0);
 }
 
 static int patience_ms(const struct job *l)
 {
     uint64_t now = clock_real();
-    if (l->step != STEP_NONE && l->next_ns != UINT64_MAX)
-        return l->next_ns > now ? (int)((l->next_ns - now) / NS_PER_MS) + 1 : 0;
-    return l->input_open && isatty(STDIN_FILENO) ? LOOK_MS : -1;
+    int soonest = l->ranks[0].child.input_open && isatty(STDIN_FILENO) ? LOOK_MS : -1;
+    if (l->step == STEP_GRACE)
+        soonest = l->grace_end_ns > now ? (int)((l->grace_end_ns - now) / NS_PER_MS) + 1 : 0;
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
+        int own = child_process_patience_ms(&l->ranks[i].child);
+        soonest = own >= 0 && (soonest < 0 || own < soonest) ? own : soonest;
+    }
+    return soonest;
 }
 
 static void wait_for_events(struct job *l)
@@ -405,25 +321,25 @@ static void wait_for_events(struct job *l)
     struct pollfd *polls = l->polls;
     nfds_t count = 2;
     polls[0] = (struct pollfd){.fd = l->heard, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = may_read_input(l) ? STDIN_FILENO : -1, .events = POLLIN};
-    for (int i = 0; i < l->plan->count; i++, count += AGENT_POLLS)
-        agent_polls(&l->ranks[i].agent, polls + count);
+    polls[1] =
+        (struct pollfd){.fd = may_read_input(&l->ranks[0].child) ? STDIN_FILENO : -1, .events = POLLIN};
+    for (int i = 0; i < l->plan->hosts->ranks; i++, count += CHILD_PROCESS_POLLS)
+        child_process_polls(&l->ranks[i].child, polls + count);
     if (poll(polls, count, patience_ms(l)) <= 0)
         return;
     if (polls[1].revents)
-        read_input(l);
-    for (int i = 0; i < l->plan->count; i++) {
-        const struct pollfd *own = polls + 2 + AGENT_POLLS * i;
-        if ((own[0].revents || own[1].revents || own[2].revents) &&
-            agent_hear(&l->ranks[i].agent, take, &l->ranks[i]) < 0)
-            refuse(l, &l->ranks[i]);
+        read_input(&l->ranks[0].child);
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
+        const struct pollfd *own = polls + 2 + CHILD_PROCESS_POLLS * i;
+        if (own[0].revents || own[1].revents || own[2].revents)
+            child_process_hear(&l->ranks[i].child);
     }
 }
 
 static bool all_gone(const struct job *l)
 {
-    for (int i = 0; i < l->plan->count; i++) {
-        if (l->ranks[i].phase != PHASE_GONE)
+    for (int i = 0; i < l->plan->hosts->ranks; i++) {
+        if (l->ranks[i].phase != RANK_GONE)
             return false;
     }
     return true;
@@ -447,20 +363,18 @@ static void prepare_descriptors(void)
 static bool prepare(struct job *l)
 {
     static const int heard[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-    size_t count = (size_t)l->plan->count;
+    size_t count = (size_t)l->plan->hosts->ranks;
     prepare_descriptors();
     signal(SIGPIPE, SIG_IGN);
     l->ranks = calloc(count, sizeof *l->ranks);
-    l->polls = calloc(2 + AGENT_POLLS * count, sizeof *l->polls);
+    l->polls = calloc(2 + CHILD_PROCESS_POLLS * count, sizeof *l->polls);
     l->heard = signals_open(heard, sizeof heard / sizeof *heard);
     if (!l->ranks || !l->polls || l->heard < 0) {
-        say("no memory or descriptors for %d ranks", l->plan->count);
+        say("no memory or descriptors for %d ranks", l->plan->hosts->ranks);
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        l->ranks[i] = (struct rank){.job = l, .plan = &l->plan->ranks[i]};
-        agent_init(&l->ranks[i].agent, &l->output, (int)i);
-    }
+    for (size_t i = 0; i < count; i++)
+        l->ranks[i].host = hosts_find(l->plan->hosts, (int)i);
     l->output.idle = tend;
     l->output.arg = l;
     return true;
@@ -468,16 +382,15 @@ static bool prepare(struct job *l)
 
 int job_run(const struct job_plan *plan)
 {
-    struct job l = {.plan = plan, .secret = plan->secret, .input_open = true, .code = EXIT_FAILED_CHECK};
-    bool good = output_open(&l.output, plan->count, plan->prefix, plan->dir) && prepare(&l);
+    struct job l = {.plan = plan, .secret = plan->secret, .code = EXIT_FAILED_CHECK};
+    bool good = output_open(&l.output, plan->hosts->ranks, !plan->no_prefix, plan->dir) && prepare(&l);
     if (good)
         l.code = EXIT_GOOD;
     while (good && !all_gone(&l)) {
         start_more(&l);
         wait_for_events(&l);
         tend(&l);
-        reap(&l);
-        drop_secret(&l);
+        tend_ranks(&l);
     }
     secret_close(l.secret);
     output_close(&l.output);

@@ -142,25 +142,10 @@ int launch_stream_read(struct launch_stream *stream)
     return got > 0 ? 1 : -1;
 }
 
-int launch_stream_next(struct launch_stream *stream, struct launch_frame *frame)
-{
-    if (launch_stream_waiting(stream) < HEAD)
-        return 0;
-    const unsigned char *head = stream->data + stream->at;
-    size_t len = load_u32(head) >> 8;
-    *frame = (struct launch_frame){head[0], head + HEAD, len};
-    if (len > LAUNCH_CONTENT_MAX)
-        return -1;
-    if (launch_stream_waiting(stream) < HEAD + len)
-        return 0;
-    stream->at += HEAD + len;
-    return 1;
-}
-
 /* ---- what a message says ---- */
 
 static const struct launch_rule {
-    int frame;
+    int kind;
     size_t min, max; /* length of the content */
     bool text;       /* no 0 inside */
     size_t len;      /* of the number that it begins with: 0, 1 or 4 */
@@ -183,15 +168,6 @@ static const struct launch_rule {
     {LAUNCH_END, 2, 2, .len = 1, .most = UINT8_MAX},
 };
 
-static const struct launch_rule *find_kind(int frame)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (kinds[i].frame == frame)
-            return &kinds[i];
-    }
-    return NULL;
-}
-
 /* What another machine says is shown on a terminal. */
 static void take_reason(const char *bytes, size_t len, char reason[static LAUNCH_REASON_MAX])
 {
@@ -201,24 +177,41 @@ static void take_reason(const char *bytes, size_t len, char reason[static LAUNCH
     reason[len] = 0;
 }
 
-bool launch_message_read(const struct launch_frame *frame, struct launch_message *out)
+/* Checks the content and takes what it says. */
+static bool read_content(struct launch_message *m)
 {
-    const struct launch_rule *kind = find_kind(frame->kind);
-    *out = (struct launch_message){.kind = kind ? frame->kind : LAUNCH_NONE};
-    if (!kind)
+    const struct launch_rule *kind = kinds, *end = kinds + sizeof kinds / sizeof *kinds;
+    while (kind < end && kind->kind != m->kind)
+        kind++;
+    if (kind == end) {
+        m->kind = LAUNCH_NONE;
         return true;
-    if (frame->len < kind->min || frame->len > kind->max ||
-        (kind->text && frame->len > 0 && memchr(frame->content, 0, frame->len)) ||
-        (frame->kind == LAUNCH_HELLO && memcmp(frame->content, LAUNCH_STREAM_GREETING, frame->len) != 0))
+    }
+    if (m->len < kind->min || m->len > kind->max ||
+        (kind->text && m->len > 0 && memchr(m->bytes, 0, m->len)) ||
+        (m->kind == LAUNCH_HELLO && memcmp(m->bytes, LAUNCH_STREAM_GREETING, m->len) != 0))
         return false;
-    struct reader r = reader_of(frame->content, frame->len);
+    struct reader r = reader_of(m->bytes, m->len);
     uint32_t number = kind->len == 4 ? get_u32(&r) : kind->len == 1 ? get_u8(&r) : 0;
-    out->bytes = (const char *)frame->content;
-    out->len = frame->len;
-    out->number = number <= kind->most ? (int)number : 0;
-    if (frame->kind == LAUNCH_END)
-        out->signal = get_u8(&r);
-    if (frame->kind == LAUNCH_FAILED)
-        take_reason(out->bytes + 1, out->len - 1, out->reason);
-    return number >= kind->least && number <= kind->most && out->signal <= SIGNAL_MAX;
+    m->number = number <= kind->most ? (int)number : 0;
+    if (m->kind == LAUNCH_END)
+        m->signal = get_u8(&r);
+    if (m->kind == LAUNCH_FAILED)
+        take_reason(m->bytes + 1, m->len - 1, m->reason);
+    return number >= kind->least && number <= kind->most && m->signal <= SIGNAL_MAX;
+}
+
+int launch_stream_next(struct launch_stream *stream, struct launch_message *m)
+{
+    if (launch_stream_waiting(stream) < HEAD)
+        return 0;
+    const unsigned char *head = stream->data + stream->at;
+    *m = (struct launch_message){
+        .kind = head[0], .bytes = (const char *)head + HEAD, .len = load_u32(head) >> 8};
+    if (m->len > LAUNCH_CONTENT_MAX)
+        return -1;
+    if (launch_stream_waiting(stream) < HEAD + m->len)
+        return 0;
+    stream->at += HEAD + m->len;
+    return read_content(m) ? 1 : -1;
 }

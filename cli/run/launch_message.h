@@ -61,12 +61,6 @@ struct launch_stream {
     bool secret;         /* a LAUNCH_SECRET was added, which is wiped when all is sent */
 };
 
-struct launch_frame {
-    int kind;
-    const unsigned char *content; /* until the next call with this post */
-    size_t len;
-};
-
 void launch_stream_init(struct launch_stream *stream, int fd); /* makes it non-blocking */
 void launch_stream_close(struct launch_stream *stream);
 size_t launch_stream_waiting(const struct launch_stream *stream); /* bytes */
@@ -78,10 +72,6 @@ void launch_stream_flush(struct launch_stream *stream);
 
 /* Reads once. 1: something came, 0: nothing now, -1: closed at the other end or broken. */
 int launch_stream_read(struct launch_stream *stream);
-/* 1: a whole message, 0: none yet, -1: what came cannot be one (`message` has its kind and length). What it
- * says is for launch_message_read. */
-int launch_stream_next(struct launch_stream *stream, struct launch_frame *frame);
-
 /* Wipes what was sent, or read and taken: nothing of it is left in memory. */
 void launch_stream_wipe(struct launch_stream *stream);
 
@@ -89,7 +79,7 @@ void launch_stream_wipe(struct launch_stream *stream);
 
 struct launch_message {
     int kind;          /* enum launch_kind; LAUNCH_NONE: one that we do not know */
-    const char *bytes; /* content of DIR, VAR, ARG (no 0 inside), SECRET, INPUT, OUT, ERR */
+    const char *bytes; /* content, until the next call with this stream; DIR, VAR and ARG: no 0 inside */
     size_t len;
     int number;                     /* GO, TAKEN: 0 or 1; SIGNAL: enum launch_signal; PID: above 1;
                                        FAILED (never 0), END: exit code */
@@ -97,5 +87,6 @@ struct launch_message {
     char reason[LAUNCH_REASON_MAX]; /* FAILED: printable */
 };
 
-/* false: the message breaks the protocol; whoever sent it is to be given up. */
-bool launch_message_read(const struct launch_frame *frame, struct launch_message *out);
+/* 1: a whole message, 0: none yet, -1: what came breaks the protocol (its kind and length are set), and its
+ * sender is to be given up. */
+int launch_stream_next(struct launch_stream *stream, struct launch_message *m);

@@ -41,54 +41,25 @@ static void write_all(struct output *o, int fd, const char *bytes, size_t len)
     }
 }
 
-static int stream_fd(int stream)
-{
-    return stream == OUTPUT_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
-}
-
 static void flush(struct output *o, int stream)
 {
-    write_all(o, stream_fd(stream), o->batch, o->batch_len);
+    write_all(o, stream == OUTPUT_STDOUT ? STDOUT_FILENO : STDERR_FILENO, o->batch, o->batch_len);
     o->batch_len = 0;
-}
-
-static int put_prefix(const struct output *o, int rank, int stream, char *target, size_t size)
-{
-    static const int colours[] = {36, 32, 33, 35, 34, 31};
-    if (!o->prefix)
-        return 0;
-    if (!o->colour[stream])
-        return snprintf(target, size, "[%d] ", rank);
-    return snprintf(target, size, "\033[%dm[%d]\033[0m ", colours[rank % 6], rank);
 }
 
 static void put_line(struct output *o, int rank, int stream, const char *text, size_t len)
 {
+    static const int colours[] = {36, 32, 33, 35, 34, 31};
     if (o->batch_len + PREFIX_MAX + len + 1 > BATCH_MAX)
         flush(o, stream);
-    o->batch_len += (size_t)put_prefix(o, rank, stream, o->batch + o->batch_len, PREFIX_MAX);
-    memcpy(o->batch + o->batch_len, text, len);
-    o->batch_len += len;
-    o->batch[o->batch_len++] = '\n';
-}
-
-/* ---- lines ---- */
-
-static bool keep(struct output_line *line, const char *bytes, size_t len)
-{
-    size_t cap = line->cap ? line->cap : 256;
-    while (cap < line->len + len)
-        cap *= 2;
-    if (cap != line->cap) {
-        char *text = realloc(line->text, cap);
-        if (!text)
-            return false;
-        line->text = text;
-        line->cap = cap;
-    }
-    memcpy(line->text + line->len, bytes, len);
-    line->len += len;
-    return true;
+    char *at = o->batch + o->batch_len;
+    if (o->prefix && o->colour[stream])
+        at += snprintf(at, PREFIX_MAX, "\033[%dm[%d]\033[0m ", colours[rank % 6], rank);
+    else if (o->prefix)
+        at += snprintf(at, PREFIX_MAX, "[%d] ", rank);
+    memcpy(at, text, len);
+    at[len] = '\n';
+    o->batch_len = (size_t)(at + len + 1 - o->batch);
 }
 
 /* Takes from the bytes up to a newline or to the length of a piece; gives how many. */
@@ -97,15 +68,12 @@ static size_t take_line(struct output *o, int rank, int stream, const char *byte
     struct output_line *line = &o->lines[rank * OUTPUT_STREAMS + stream];
     size_t room = OUTPUT_LINE_MAX - line->len;
     const char *end = memchr(bytes, '\n', len < room + 1 ? len : room + 1);
-    if (!end && len <= room) {
-        (void)keep(line, bytes, len); /* no memory: better lost than torn */
-        return len;
-    }
-    size_t taken = end ? (size_t)(end - bytes) : room;
-    if (line->len == 0)
-        put_line(o, rank, stream, bytes, taken);
-    else if (keep(line, bytes, taken))
-        put_line(o, rank, stream, line->text, line->len);
+    size_t taken = end ? (size_t)(end - bytes) : len < room ? len : room;
+    memcpy(line->text + line->len, bytes, taken);
+    line->len += taken;
+    if (!end && len <= room)
+        return taken;
+    put_line(o, rank, stream, line->text, line->len);
     line->len = 0;
     return taken + (!!end);
 }
@@ -141,9 +109,8 @@ void output_end(struct output *o, int rank)
         struct output_line *line = &o->lines[rank * OUTPUT_STREAMS + stream];
         if (line->len > 0)
             put_line(o, rank, stream, line->text, line->len);
+        line->len = 0;
         flush(o, stream);
-        free(line->text);
-        *line = (struct output_line){NULL, 0, 0};
     }
 }
 
@@ -157,8 +124,7 @@ static bool open_files(struct output *o, const char *dir)
         fprintf(stderr, "hearth run: cannot make the directory '%s': %s\n", dir, strerror(errno));
         return false;
     }
-    for (int i = 0; i < o->ranks * OUTPUT_STREAMS; i++)
-        o->files[i] = -1;
+    memset(o->files, -1, (size_t)o->ranks * OUTPUT_STREAMS * sizeof *o->files); /* none is open */
     for (int i = 0; i < o->ranks * OUTPUT_STREAMS; i++) {
         snprintf(path, sizeof path, "%s/%d.%s", dir, i / OUTPUT_STREAMS, ends[i % OUTPUT_STREAMS]);
         o->files[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -177,14 +143,14 @@ bool output_open(struct output *o, int ranks, bool prefix, const char *dir)
     o->colour[OUTPUT_STDOUT] = *paint(stdout, PAINT_NONE) != 0;
     o->colour[OUTPUT_STDERR] = *paint(stderr, PAINT_NONE) != 0;
     o->batch = malloc(BATCH_MAX);
-    if (dir)
-        o->files = calloc(count, sizeof *o->files);
-    else
-        o->lines = calloc(count, sizeof *o->lines);
-    if (!o->batch || !(dir ? (void *)o->files : (void *)o->lines)) {
+    o->files = dir ? calloc(count, sizeof *o->files) : NULL;
+    o->lines = dir ? NULL : malloc(count * sizeof *o->lines); /* most of it is never touched */
+    if (!o->batch || !(o->files || o->lines)) {
         fprintf(stderr, "hearth run: no memory for the output of %d ranks\n", ranks);
         return false;
     }
+    for (size_t i = 0; i < count && o->lines; i++)
+        o->lines[i].len = 0;
     return !dir || open_files(o, dir);
 }
 
@@ -194,8 +160,6 @@ void output_close(struct output *o)
         if (o->files[i] >= 0)
             close(o->files[i]);
     }
-    for (int i = 0; o->lines && i < o->ranks * OUTPUT_STREAMS; i++)
-        free(o->lines[i].text);
     free(o->files);
     free(o->lines);
     free(o->batch);

@@ -10,8 +10,8 @@
 enum { OUTPUT_STDOUT, OUTPUT_STDERR, OUTPUT_STREAMS };
 
 struct output_line {
-    char *text; /* begun, its newline has not come */
-    size_t len, cap;
+    size_t len; /* begun, its newline has not come */
+    char text[OUTPUT_LINE_MAX];
 };
 
 struct output {

@@ -39,7 +39,7 @@ enum arg_type {
 typedef const char *arg_choice(int index); /* NULL after the last */
 
 struct arg {
-    const char *name; /* without the dashes; a single message has only one */
+    const char *name; /* without the dashes; a single character has only one */
     enum arg_type type;
     void *target; /* holds the default; written when the flag is there */
     const char *about;
@@ -73,12 +73,28 @@ int args_refuse(const struct usage *usage, const char *format, ...) __attribute_
 /* Says what the command, "plan", could not do. EXIT_FAILED_CHECK. */
 int command_fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The values by themselves. false: not acceptable, the target is untouched. */
-bool args_size(const char *text, size_t *bytes);
-bool args_count(const char *text, size_t *count);
-bool args_rate(const char *text, double *bytes_per_s);
-bool args_duration(const char *text, double *seconds);
+/* One value by itself. false: not acceptable, the target is untouched (but by ARG_TEXT and ARG_WORD). */
+bool args_set(const struct arg *arg, const char *text);
 bool args_int(const char *text, int64_t min, int64_t max, int64_t *value);
 
 /* The name that needs the fewest changes to become `text`; NULL if none is near. */
 const char *args_nearest(const char *text, const char *const *names, size_t count);
+
+/* ---- commands that are several: hearth itself, hearth bench, hearth trust, hearth job ---- */
+
+struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0]: its name, or that of the command which it is part of */
+    const char *brief, *example;
+};
+
+struct subcommand_list {
+    const char *command; /* " trust"; "": hearth itself */
+    const char *what;    /* they are: "command" */
+    const char *about;   /* some lines for the overview */
+    const struct subcommand *list;
+    size_t count;
+};
+
+/* Runs the one that argv[1] names, or shows them all. An exit code. */
+int subcommand_run(const struct subcommand_list *s, int argc, char **argv);

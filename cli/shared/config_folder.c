@@ -24,18 +24,6 @@ static bool fits(int len)
     return len >= 0 && len < HOME_PATH_MAX;
 }
 
-/* One that is relative would mean another file in each directory. */
-static int absolute(const struct usage *usage, const char *given, char *path)
-{
-    char here[HOME_PATH_MAX];
-    bool good = given[0] == '/'
-                    ? fits(snprintf(path, HOME_PATH_MAX, "%s", given))
-                    : getcwd(here, sizeof here) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", here, given));
-    if (good)
-        return ARGS_GO;
-    return args_refuse(usage, "the path '%.64s...' is too long, or this directory has no name", given);
-}
-
 bool home_folder(char path[static HOME_PATH_MAX])
 {
     const char *config = env_value("XDG_CONFIG_HOME"), *home = env_value("HOME");
@@ -47,33 +35,37 @@ bool home_folder(char path[static HOME_PATH_MAX])
     return home && home[0] == '/' && fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth", home));
 }
 
-static int standard(const struct usage *usage, const char *leaf, const char *flag, char *path)
+/* As given, but absolute: a relative path would mean another file in each directory; else the standard. */
+static int settle(const struct usage *usage, const char *given, const char *leaf, const char *flag,
+                  char *path)
 {
-    char folder[HOME_PATH_MAX];
-    if (home_folder(folder) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", folder, leaf)))
+    char folder[HOME_PATH_MAX] = "";
+    bool known = given ? given[0] == '/' || getcwd(folder, sizeof folder) : home_folder(folder);
+    if (known &&
+        fits(snprintf(path, HOME_PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", given ? given : leaf)))
         return ARGS_GO;
+    if (given)
+        return args_refuse(usage, "the path '%.64s...' is too long, or the current directory is unknown",
+                           given);
     return args_refuse(
         usage,
-        "there is no place for the file '%s': this user has no home, and neither XDG_CONFIG_HOME "
-        "nor HOME is an absolute path; set HOME, or name a file with --%s",
+        "no directory for the file '%s': this user has no home, and neither XDG_CONFIG_HOME nor HOME "
+        "is an absolute path; set HOME, or name a file with --%s",
         leaf, flag);
 }
 
 int home_key_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
 {
-    const char *set = env_value("HEARTH_KEY_FILE");
-    if (given)
-        return absolute(usage, given, path);
-    if (set && strcmp(set, "fresh") == 0)
-        return args_refuse(usage, "HEARTH_KEY_FILE is 'fresh': every process has a key of its own then, and "
-                                  "none has a file; name one with --key-file, or unset the variable");
-    return set ? absolute(usage, set, path) : standard(usage, KEY_LEAF, "key-file", path);
+    const char *set = given ? given : env_value("HEARTH_KEY_FILE");
+    if (!given && set && strcmp(set, "fresh") == 0)
+        return args_refuse(usage, "HEARTH_KEY_FILE is 'fresh': each process makes its own key in memory, so "
+                                  "there is no key file; name one with --key-file, or unset the variable");
+    return settle(usage, set, KEY_LEAF, "key-file", path);
 }
 
 int home_secret_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
 {
-    const char *set = given ? given : env_value("HEARTH_SECRET_FILE");
-    return set ? absolute(usage, set, path) : standard(usage, SECRET_LEAF, "secret-file", path);
+    return settle(usage, given ? given : env_value("HEARTH_SECRET_FILE"), SECRET_LEAF, "secret-file", path);
 }
 
 bool home_trust_file(const char *secret_file, char path[static HOME_PATH_MAX])
@@ -85,6 +77,6 @@ void home_note_trust(const struct usage *usage, const char *secret_file)
 {
     char path[HOME_PATH_MAX];
     if (home_trust_file(secret_file, path) && access(path, F_OK) == 0)
-        fprintf(stderr, "hearth %s: the trust list of before stays in force (hearth trust list): %s\n",
+        fprintf(stderr, "hearth %s: the existing trust list stays in force (hearth trust list): %s\n",
                 usage->name, path);
 }

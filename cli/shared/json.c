@@ -2,8 +2,10 @@
 /* What --json prints: one object {"command", "machine", "results": [...]}, made with jansson. */
 #include "cli/shared/json.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -13,13 +15,6 @@
 #include "os/thread.h"
 
 #define LINE_MAX_LEN 512
-
-struct machine {
-    char cpu[LINE_MAX_LEN];
-    int cores;
-    uint64_t memory_len;
-    struct utsname system;
-};
 
 /* x86 and many ARM kernels name the processor in /proc/cpuinfo; elsewhere the architecture has to do. */
 static void cpu_name(char *name, size_t size, const char *otherwise)
@@ -40,40 +35,34 @@ static void cpu_name(char *name, size_t size, const char *otherwise)
         fclose(file);
 }
 
-static struct machine machine_look(void)
+static json_t *machine_json(void)
 {
-    struct machine m = {.cores = cpu_count()};
+    json_t *object = json_object();
+    struct utsname system = {.sysname = "unknown"};
+    char cpu[LINE_MAX_LEN], kernel[sizeof system.sysname + sizeof system.release + 2], compiler[128];
     long pages = sysconf(_SC_PHYS_PAGES), page_len = sysconf(_SC_PAGESIZE);
-    if (uname(&m.system) != 0)
-        m.system = (struct utsname){.sysname = "unknown"};
-    cpu_name(m.cpu, sizeof m.cpu, m.system.machine);
-    m.memory_len = pages > 0 && page_len > 0 ? (uint64_t)pages * (uint64_t)page_len : 0;
-    return m;
+    (void)uname(&system);
+    cpu_name(cpu, sizeof cpu, system.machine);
+    snprintf(kernel, sizeof kernel, "%s %s", system.sysname, system.release);
+    /* gcc gives its bare number, clang its name too. */
+    snprintf(compiler, sizeof compiler, "%s%s", isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "",
+             __VERSION__);
+    row_text(object, "cpu", cpu);
+    row_count(object, "cores", (uint64_t)cpu_count());
+    row_count(object, "memory_bytes", pages > 0 && page_len > 0 ? (uint64_t)pages * (uint64_t)page_len : 0);
+    row_text(object, "kernel", kernel);
+    row_text(object, "arch", system.machine);
+    row_text(object, "compiler", compiler);
+    return object;
 }
 
 void machine_line(char *text, size_t size)
 {
-    struct machine m = machine_look();
-    snprintf(text, size, "%s, %d core%s, %s", m.cpu, m.cores, m.cores == 1 ? "" : "s",
-             text_bytes((double)m.memory_len).s);
-}
-
-static json_t *machine_json(void)
-{
-    struct machine m = machine_look();
-    json_t *object = json_object();
-    char kernel[sizeof m.system.sysname + sizeof m.system.release + 2], compiler[128];
-    snprintf(kernel, sizeof kernel, "%s %s", m.system.sysname, m.system.release);
-    /* gcc gives its bare number, clang its name too. */
-    snprintf(compiler, sizeof compiler, "%s%s", isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "",
-             __VERSION__);
-    row_text(object, "cpu", m.cpu);
-    row_count(object, "cores", (uint64_t)m.cores);
-    row_count(object, "memory_bytes", m.memory_len);
-    row_text(object, "kernel", kernel);
-    row_text(object, "arch", m.system.machine);
-    row_text(object, "compiler", compiler);
-    return object;
+    json_t *m = machine_json();
+    int cores = (int)json_count_of(m, "cores");
+    snprintf(text, size, "%s, %d core%s, %s", json_text_of(m, "cpu"), cores, cores == 1 ? "" : "s",
+             text_bytes(json_real_of(m, "memory_bytes")).s);
+    json_decref(m);
 }
 
 static json_t *command_json(int argc, char **argv)
@@ -103,6 +92,43 @@ json_t *doc_row(json_t *doc)
 {
     json_t *row = json_object();
     json_array_append_new(json_object_get(doc, "results"), row);
+    return row;
+}
+
+static json_t *value_of(char type, va_list *args)
+{
+    double real;
+    switch (type) {
+    case 's':
+        return json_string(va_arg(*args, const char *));
+    case 'i':
+        return json_integer(va_arg(*args, int));
+    case 'z':
+        return json_integer((json_int_t)va_arg(*args, size_t));
+    case 'b':
+        return json_boolean(va_arg(*args, int));
+    default:
+        assert(type == 'f');
+        real = va_arg(*args, double);
+        return isfinite(real) ? json_real(real) : json_null();
+    }
+}
+
+json_t *doc_add(json_t *doc, const char *fields, ...)
+{
+    json_t *row = doc_row(doc);
+    char key[32];
+    va_list args;
+    va_start(args, fields);
+    while (*fields) {
+        size_t len = strcspn(fields, ":");
+        assert(len < sizeof key && fields[len]);
+        snprintf(key, sizeof key, "%.*s", (int)len, fields);
+        json_object_set_new(row, key, value_of(fields[len + 1], &args));
+        fields += len + 2;
+        fields += strspn(fields, " ");
+    }
+    va_end(args);
     return row;
 }
 

@@ -11,6 +11,9 @@
 json_t *doc_open(int argc, char **argv);
 /* A new object at the end of "results", owned by the document. */
 json_t *doc_row(json_t *doc);
+/* The same with fields, "name:s ranks:i": what follows are their values in order. s: text, i: int, z: size_t,
+ * b: bool, f: double, null when not finite. */
+json_t *doc_add(json_t *doc, const char *fields, ...);
 /* Prints the object and frees it. false with a message if it could not be written. */
 bool doc_close(json_t *doc);
 

@@ -2,47 +2,25 @@
 /* Threads that do the same job at the same time, one per node. */
 #include "cli/shared/rank_threads.h"
 
-#include <stdlib.h>
-
 #define SPINS_PER_YIELD 64
 
-static void codec_worker_main(void *arg)
+struct rank_work {
+    rank_threads_job *job;
+    void *arg;
+};
+
+static void run_piece(void *arg, size_t piece)
 {
-    struct rank_thread *hand = arg;
-    struct rank_threads *threads = hand->threads;
-    uint64_t seen = 0;
-    for (;;) {
-        pthread_mutex_lock(&threads->lock);
-        while (threads->call == seen && !threads->quit)
-            pthread_cond_wait(&threads->called, &threads->lock);
-        bool quit = threads->call == seen;
-        seen = threads->call;
-        pthread_mutex_unlock(&threads->lock);
-        if (quit)
-            return;
-        threads->job(threads->arg, hand->index);
-        pthread_mutex_lock(&threads->lock);
-        if (--threads->at_work == 0)
-            pthread_cond_signal(&threads->finished);
-        pthread_mutex_unlock(&threads->lock);
-    }
+    struct rank_work *work = arg;
+    work->job(work->arg, (int)piece);
 }
 
 bool rank_threads_open(struct rank_threads *threads, int size)
 {
-    *threads = (struct rank_threads){.hands = calloc((size_t)size, sizeof *threads->hands)};
-    pthread_mutex_init(&threads->lock, NULL);
-    pthread_cond_init(&threads->called, NULL);
-    pthread_cond_init(&threads->finished, NULL);
-    while (threads->hands && threads->size < size) {
-        struct rank_thread *hand = &threads->hands[threads->size];
-        hand->threads = threads;
-        hand->index = threads->size;
-        if (thread_start(&hand->thread, "hearth-threads", codec_worker_main, hand))
-            break;
-        threads->size++;
-    }
-    if (threads->size == size)
+    *threads = (struct rank_threads){.size = size, .heap = heap_open(0)};
+    if (threads->heap)
+        threads->workers = workers_start(threads->heap, (uint32_t)size);
+    if (threads->workers)
         return true;
     rank_threads_close(threads);
     return false;
@@ -50,30 +28,16 @@ bool rank_threads_open(struct rank_threads *threads, int size)
 
 void rank_threads_close(struct rank_threads *threads)
 {
-    pthread_mutex_lock(&threads->lock);
-    threads->quit = true;
-    pthread_cond_broadcast(&threads->called);
-    pthread_mutex_unlock(&threads->lock);
-    for (int i = 0; i < threads->size; i++)
-        thread_join(&threads->hands[i].thread);
-    pthread_cond_destroy(&threads->called);
-    pthread_cond_destroy(&threads->finished);
-    pthread_mutex_destroy(&threads->lock);
-    free(threads->hands);
-    threads->hands = NULL;
+    workers_stop(threads->workers);
+    if (threads->heap)
+        heap_close(threads->heap);
+    *threads = (struct rank_threads){.size = 0};
 }
 
 void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg)
 {
-    pthread_mutex_lock(&threads->lock);
-    threads->job = job;
-    threads->arg = arg;
-    threads->at_work = threads->size;
-    threads->call++;
-    pthread_cond_broadcast(&threads->called);
-    while (threads->at_work > 0)
-        pthread_cond_wait(&threads->finished, &threads->lock);
-    pthread_mutex_unlock(&threads->lock);
+    struct rank_work work = {job, arg};
+    (void)workers_run(threads->workers, run_piece, &work, (size_t)threads->size);
 }
 
 void rank_threads_align(struct rank_threads *threads)

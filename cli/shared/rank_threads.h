@@ -2,39 +2,24 @@
 /* Threads that do the same job at the same time, one per node. */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "os/thread.h"
+#include "os/workers.h"
 
 typedef void rank_threads_job(void *arg, int index);
 
-struct rank_threads;
-struct rank_thread {
-    struct rank_threads *threads;
-    int index;
-    struct thread thread;
-};
-
 struct rank_threads {
-    int size;
-    struct rank_thread *hands; /* [size] */
-    pthread_mutex_t lock;
-    pthread_cond_t called, finished;
-    uint64_t call; /* counts jobs */
-    int at_work;
-    bool quit;
-    rank_threads_job *job;
-    void *arg;
+    int size; /* at most WORKERS_MAX */
+    struct heap *heap;
+    struct workers *workers;
     _Atomic(int) arrived; /* at rank_threads_align */
     _Atomic(unsigned) turn;
 };
 
 bool rank_threads_open(struct rank_threads *threads, int size); /* false: no memory or no threads */
 void rank_threads_close(struct rank_threads *threads);
-/* All call job(arg, index); returns when all are done. One caller at a time. */
+/* All call job(arg, index); returns when all are done. One caller at a time, whose thread is one of them. */
 void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg);
 /* Inside a job: leaves when all are there. Spins and gives way, since a sleeper would start late. */
 void rank_threads_align(struct rank_threads *threads);

@@ -3,26 +3,23 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#define ROUTE_TEXT_MAX  64 /* of an address in numbers, with its final 0 */
-#define ROUTE_IFACE_MAX 32
+struct usage;
+
+struct route {
+    char address[64];   /* of this machine, in numbers */
+    char interface[32]; /* that has it */
+    char why[256];      /* after a failure */
+};
 
 /* Whether the text is an address, in numbers, of this machine. */
 bool route_owns(const char *text);
-
-/* The address from which this machine would send to `host`, and the interface that has it. false: `why`
- * says. */
-bool route_to(const char *host, char *address, char *interface, char *why, size_t size);
-/* The address of an interface, IPv4 first, or the address itself if the text is one of ours. */
-bool route_bind(const char *text, char *address, char *interface, char *why, size_t size);
-
-/* The interface that a job's connections go by: that of `bind` (NULL or empty: not said), else the one that
- * leads to the address `master`. Names of hosts are not looked up. false: none is known. */
-bool route_interface(const char *bind, const char *master, char *interface);
+/* The way by which this machine would send to `host`; names are looked up only if `by_name`. */
+bool route_to(const char *host, bool by_name, struct route *route);
+/* The first address of an interface, IPv4 first, or the address itself if the text is one of ours. */
+bool route_bind(const char *text, struct route *route);
 /* For --bind (NULL: not given). ARGS_GO, or EXIT_USAGE after a message. */
-struct usage;
 int route_check_bind(const struct usage *usage, const char *bind);
 
 /* Two neighbouring TCP ports that nobody listens on; 0: none found. */

@@ -36,61 +36,46 @@ static int from_file(const struct usage *usage, const char *given, struct secret
         return ARGS_GO;
     if (!missing || !stored)
         return command_fail(usage->name, "%s", error.text);
-    return command_fail(usage->name,
-                        "this machine belongs to no cluster yet: there is no %s\n"
-                        "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one",
-                        handover->file);
-}
-
-static int from_text(const struct usage *usage, char *text, struct secret_handover *handover)
-{
-    struct error error;
-    int status = secret_parse(text, "HEARTH_SECRET", &handover->secret, &error);
-    handover->source = "of HEARTH_SECRET";
-    wipe(text, strlen(text)); /* the system shows a process's first environment for as long as it lives */
-    return status ? args_refuse(usage, "%s", error.text) : ARGS_GO;
-}
-
-static int from_descriptor(const struct usage *usage, const char *text, struct secret_handover *handover)
-{
-    struct error error;
-    int64_t fd;
-    handover->source = "of HEARTH_SECRET_FD";
-    if (!args_int(text, FD_MIN, FD_MAX, &fd))
-        return args_refuse(usage,
-                           "HEARTH_SECRET_FD is '%.16s'; it takes the number of an open descriptor, from %d",
-                           text, FD_MIN);
-    if (secret_read_fd((int)fd, &handover->secret, &error))
-        return args_refuse(usage, "HEARTH_SECRET_FD: %s", error.text);
-    close((int)fd);
-    return ARGS_GO;
-}
-
-static int from_nothing(const struct usage *usage, struct secret_handover *handover)
-{
-    struct error error;
-    handover->source = "of this job only";
-    if (secret_draw(NULL, &handover->secret, &error) == HEARTH_OK)
-        return ARGS_GO;
-    return command_fail(usage->name, "%s", error.text);
+    return command_fail(
+        usage->name,
+        "this machine belongs to no cluster yet: there is no %s\n"
+        "Try: hearth init NAME, which creates a cluster, or hearth join with the token of one",
+        handover->file);
 }
 
 static int find_secret(const struct usage *usage, const char *given, struct secret_handover *handover,
                        bool cluster)
 {
-    char *text = env_value("HEARTH_SECRET");
-    const char *fd = env_value("HEARTH_SECRET_FD");
-    if (given)
-        return from_file(usage, given, handover, false);
-    if (text)
-        return from_text(usage, text, handover);
-    if (env_value("HEARTH_SECRET_FILE"))
-        return from_file(usage, NULL, handover, false);
-    if (fd)
-        return from_descriptor(usage, fd, handover);
-    return cluster ? from_file(usage, NULL, handover, true) : from_nothing(usage, handover);
+    const char *text = env_value("HEARTH_SECRET"), *descriptor = env_value("HEARTH_SECRET_FD");
+    bool named = given || (!text && env_value("HEARTH_SECRET_FILE"));
+    struct error error;
+    int64_t fd = -1;
+    int status;
+    if (named || (!text && !descriptor && cluster))
+        return from_file(usage, given, handover, !named);
+    if (text) {
+        handover->source = "of HEARTH_SECRET";
+        status = secret_parse(text, "HEARTH_SECRET", &handover->secret, &error);
+    } else if (!descriptor) {
+        handover->source = "of this job only";
+        status = secret_draw(NULL, &handover->secret, &error);
+        return status ? command_fail(usage->name, "%s", error.text) : ARGS_GO;
+    } else if (args_int(descriptor, FD_MIN, FD_MAX, &fd)) {
+        handover->source = "of HEARTH_SECRET_FD";
+        status = secret_read_fd((int)fd, &handover->secret, &error);
+        if (!status)
+            close((int)fd);
+    } else {
+        return args_refuse(usage,
+                           "HEARTH_SECRET_FD is '%.16s'; it takes the number of an open descriptor, from %d",
+                           descriptor, FD_MIN);
+    }
+    if (status)
+        return args_refuse(usage, "%s%s", text ? "" : "HEARTH_SECRET_FD: ", error.text);
+    return ARGS_GO;
 }
 
+/* The system shows a process's first environment for as long as it lives, so the text is wiped too. */
 static void take_variables_away(void)
 {
     char *text = env_value("HEARTH_SECRET");
@@ -132,24 +117,18 @@ void secret_handover_close(struct secret_handover *handover)
 
 /* ---- the list beside it ---- */
 
-static bool has_allowed(const struct trust_list *list)
-{
-    for (int i = 0; i < trust_list_count(list); i++) {
-        if (!trust_list_entry(list, i)->revoked)
-            return true;
-    }
-    return false;
-}
-
 static int judge_list(const struct usage *usage, const struct secret_handover *handover,
                       const struct trust_list *list, bool elsewhere)
 {
-    if (has_allowed(list) && handover->fresh_keys)
+    bool allows = false;
+    for (int i = 0; i < trust_list_count(list); i++)
+        allows = allows || !trust_list_entry(list, i)->revoked;
+    if (allows && handover->fresh_keys)
         return args_refuse(
             usage,
-            "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which "
-            "nobody knows; set HEARTH_KEY_FILE to the file of an allowed key, or let the job have "
-            "a secret of its own",
+            "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which are "
+            "not on it; set HEARTH_KEY_FILE to the file of an allowed key, or give the job a secret of "
+            "its own",
             handover->file);
     if (elsewhere && trust_list_count(list) > 0)
         fprintf(stderr, "hearth %s: the trust list beside %s is known to the ranks of this machine only\n",
@@ -163,19 +142,15 @@ int secret_handover_check_trust(const struct usage *usage, const struct secret_h
     char path[HOME_PATH_MAX];
     struct trust_list *list = NULL;
     struct error error;
-    int code = EXIT_FAILED_CHECK;
     if (!handover->file[0])
         return ARGS_GO;
     struct heap *heap = home_trust_file(handover->file, path) ? heap_open(0) : NULL;
     if (!heap)
-        fprintf(stderr, "hearth %s: no memory, or the path of the secret is too long\n", usage->name);
-    else if (trust_list_open(heap, path, &list, &error))
-        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-    else
-        code = judge_list(usage, handover, list, elsewhere);
+        return command_fail(usage->name, "no memory, or the path of the secret is too long");
+    int code = trust_list_open(heap, path, &list, &error) ? command_fail(usage->name, "%s", error.text)
+                                                          : judge_list(usage, handover, list, elsewhere);
     trust_list_close(list);
-    if (heap)
-        heap_close(heap);
+    heap_close(heap);
     return code;
 }
 

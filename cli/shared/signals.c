@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define SIGNALS_LAST 31 /* the plain ones; those for real time are nobody's here */
+#define SIGNALS_LAST 31 /* the plain ones; those for real time are not used here */
 
 static int ends[2] = {-1, -1}; /* a handler gets no argument */
 
@@ -20,11 +20,17 @@ static void hear(int number)
     errno = saved;
 }
 
-static bool stays_ignored(int number)
+static void set_all(const int *list, size_t count, void (*handler)(int))
 {
-    struct sigaction old;
-    return (number == SIGINT || number == SIGHUP) && sigaction(number, NULL, &old) == 0 &&
-           old.sa_handler == SIG_IGN;
+    struct sigaction action = {.sa_handler = handler},
+                     old; /* no SA_RESTART: a blocked write must come back */
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < count; i++) {
+        bool kept = (list[i] == SIGINT || list[i] == SIGHUP) && sigaction(list[i], NULL, &old) == 0 &&
+                    old.sa_handler == SIG_IGN;
+        if (!kept)
+            sigaction(list[i], &action, NULL);
+    }
 }
 
 bool pipe_open(int both[2])
@@ -47,12 +53,7 @@ int signals_open(const int *list, size_t count)
         return -1;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    for (size_t i = 0; i < count; i++) {
-        struct sigaction action = {.sa_handler = hear}; /* no SA_RESTART: a blocked write must come back */
-        sigemptyset(&action.sa_mask);
-        if (!stays_ignored(list[i]))
-            sigaction(list[i], &action, NULL);
-    }
+    set_all(list, count, hear);
     return ends[0];
 }
 
@@ -64,11 +65,7 @@ int signals_next(void)
 
 void signals_close(const int *list, size_t count)
 {
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < count; i++)
-        if (!stays_ignored(list[i]))
-            sigaction(list[i], &action, NULL);
+    set_all(list, count, SIG_DFL);
 }
 
 void signals_reset(void)

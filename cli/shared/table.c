@@ -48,40 +48,28 @@ void table_open(struct table *table, const char *align)
 void table_close(struct table *table)
 {
     free(table->cells);
-    free(table->paints);
     *table = (struct table){.align = ""};
-}
-
-static bool grow(struct table *t)
-{
-    if (t->rows < t->cap)
-        return true;
-    size_t cap = t->cap ? 2 * t->cap : 16;
-    void *cells = realloc(t->cells, cap * t->columns * sizeof *t->cells);
-    if (cells)
-        t->cells = cells;
-    void *paints = realloc(t->paints, cap * sizeof *t->paints);
-    if (paints)
-        t->paints = paints;
-    if (!cells || !paints)
-        return false;
-    t->cap = cap;
-    return true;
 }
 
 void table_row(struct table *table, enum paint paint, const char *const *texts, size_t count)
 {
-    if (!grow(table)) {
-        table->broken = true;
-        return;
+    if (table->rows == table->cap) {
+        size_t cap = table->cap ? 2 * table->cap : 16;
+        void *cells = realloc(table->cells, cap * table->columns * sizeof *table->cells);
+        if (!cells) {
+            table->broken = true;
+            return;
+        }
+        table->cells = cells;
+        table->cap = cap;
     }
-    struct table_cell *row = table->cells + table->rows * table->columns;
+    struct table_cell *row = table->cells + table->rows++ * table->columns;
     bool ended = false;
     for (size_t i = 0; i < table->columns; i++) {
         ended = ended || i >= count || !texts[i];
         plain_text(ended ? "" : texts[i], row[i].text, sizeof row[i].text);
+        row[i].paint = paint;
     }
-    table->paints[table->rows++] = paint;
 }
 
 static size_t column_width(const struct table *t, size_t column)
@@ -121,8 +109,9 @@ void table_print(const struct table *table, FILE *file, const char *indent)
     for (size_t i = 0; i < table->columns && i < TABLE_COLUMNS_MAX; i++)
         widths[i] = column_width(table, i);
     for (size_t row = 0; row < table->rows; row++) {
-        bool painted = table->paints[row] != PAINT_NONE;
-        fprintf(file, "%s%s", indent, painted ? paint(file, table->paints[row]) : "");
+        enum paint colour = table->cells[row * table->columns].paint;
+        bool painted = colour != PAINT_NONE;
+        fprintf(file, "%s%s", indent, painted ? paint(file, colour) : "");
         print_row(table, row, widths, file);
         fprintf(file, "%s\n", painted ? paint(file, PAINT_NONE) : "");
     }

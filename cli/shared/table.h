@@ -14,13 +14,13 @@
 
 struct table_cell {
     char text[TABLE_CELL_MAX];
+    enum paint paint;
 };
 
 struct table {
-    const char *align; /* lent: one message for each column: 'l' or 'r' */
+    const char *align; /* lent: one character for each column: 'l' or 'r' */
     size_t columns, rows, cap;
     struct table_cell *cells; /* [rows][columns]; the first row is the head */
-    enum paint *paints;       /* [rows] */
     bool broken;              /* no memory for some row */
 };
 

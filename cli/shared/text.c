@@ -3,29 +3,21 @@
 #include "cli/shared/text.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Three digits that mean something: 1.75, 12.3, 123. */
-static struct text scaled(double value, const char *unit)
-{
-    struct text t;
-    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    if (value == floor(value))
-        decimals = 0;
-    snprintf(t.s, sizeof t.s, "%.*f %s", decimals, value, unit);
-    return t;
-}
-
+/* Three digits that mean something, in the largest unit that leaves one before the point: 1.75, 12.3, 123. */
 static struct text stepped(double value, double step, const char *const *units, size_t count)
 {
+    struct text t;
     size_t i = 0;
-    while (i + 1 < count && value >= step) {
+    for (; i + 1 < count && value >= step; i++)
         value /= step;
-        i++;
-    }
-    return scaled(value, units[i]);
+    int decimals = value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(t.s, sizeof t.s, "%.*f %s", decimals, value, units[i]);
+    return t;
 }
 
 struct text text_bytes(double bytes)
@@ -91,6 +83,16 @@ const char *paint(FILE *file, enum paint what)
     if (!isatty(fileno(file)) || (no_color && *no_color) || !term || strcmp(term, "dumb") == 0)
         return "";
     return codes[what];
+}
+
+void print_title(enum paint what, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("\n%s", paint(stdout, what));
+    vprintf(format, args);
+    printf("%s\n", paint(stdout, PAINT_NONE));
+    va_end(args);
 }
 
 struct text text_exact(bool good)

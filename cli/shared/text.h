@@ -23,3 +23,5 @@ struct text text_exact(bool good); /* "yes", or "NO" in red */
 enum paint { PAINT_NONE, PAINT_BOLD, PAINT_DIM, PAINT_GOOD, PAINT_BAD };
 /* The escape sequence; "" when `file` is no terminal, NO_COLOR is set or the terminal is dumb. */
 const char *paint(FILE *file, enum paint what);
+/* A line of its own after an empty one, painted. */
+void print_title(enum paint what, const char *format, ...) __attribute__((format(printf, 2, 3)));

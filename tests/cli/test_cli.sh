@@ -2,37 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Drives the hearth command as a user would: usage errors, help, and the JSON and numbers of every subcommand.
 set -u
-hearth=${1:-${HEARTH_BINARY_DIR:-build}/hearth}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-number=0
-failed=0
-
-# report STATUS NAME: one TAP line; what the command said follows if it was wrong.
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        sed "s/^/#   /" "$scratch/err" "$scratch/out" | head -n 30
-    fi
-}
-
-run() {
-    "$hearth" "$@" >"$scratch/out" 2>"$scratch/err"
-}
-
-# refuses WORDS ARGUMENTS...: exit code 2, nothing on standard output, WORDS in the message.
-refuses() {
-    local words=$1
-    shift
-    run "$@"
-    local code=$?
-    [ $code -eq 2 ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
-    report $? "hearth $* exits with 2 and says \"$words\""
-}
+. "$(dirname "$0")/../support/tap.sh"
 
 # json NAME CHECK ARGUMENTS...: exit code 0 and one JSON object for which the Python expression CHECK holds; it sees
 # the object as d and its results as rows.
@@ -87,7 +57,7 @@ refuses "--transport udp is not there; this version has: mem, tcp, quic, shm" be
 refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
 refuses "smaller than --ranks" demo --batch 2
-refuses "--ranks 1 has nobody to send to" demo --ranks 1
+refuses "--ranks 1 has no peer to send to" demo --ranks 1
 refuses "--rate '100' is not accepted" demo --rate 100
 refuses "--target 200 is more than 100 percent" demo --target 200
 refuses "a line of the demo has 1 Mbit/s to 1 Tbit/s" demo --rate 1kbit
@@ -300,5 +270,4 @@ run demo --data "$scratch"
 [ $? -eq 1 ] && grep -q "train-labels-idx1-ubyte: not an IDX file" "$scratch/err"
 report $? "demo names the damaged file"
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

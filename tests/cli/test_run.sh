@@ -3,53 +3,8 @@
 # Drives hearth run: output, environment, exit codes, signals, failures, other hosts through a stand-in for ssh.
 # What it does with the secret is in test_run_secret.sh.
 set -um # jobs in the background must hear SIGINT
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-number=0
-failed=0
-unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS GLOO_SOCKET_IFNAME
-unset HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
-
-# report STATUS NAME: one TAP line; what the command said follows if it was wrong.
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        head -c 3000 "$scratch/err" "$scratch/out" | sed "s/^/#   /" | cut -c 1-200 | head -n 40
-    fi
-}
-
-# run ARGUMENTS...: hearth run; its exit code is kept in $code.
-run() {
-    timeout 60 "$hearth" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
-    code=$?
-}
-
-# refuses WORDS ARGUMENTS...: exit code 2, nothing on standard output, WORDS in the message.
-refuses() {
-    local words=$1
-    shift
-    run "$@"
-    [ $code -eq 2 ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
-    report $? "hearth run $* exits with 2 and says \"$words\""
-}
-
-said() {
-    grep -qE -- "$1" "$scratch/err"
-}
-
-# until_true COMMAND...: waits for it, at most half a minute.
-until_true() {
-    for _ in $(seq 300); do
-        "$@" && return 0
-        sleep 0.1
-    done
-    return 1
-}
+. "$(dirname "$0")/../support/tap.sh"
+subcommand=run
 
 lines() {
     [ "$(cat "$scratch/out" "$scratch/err" | grep -c -- "$2")" -ge "$1" ]
@@ -332,5 +287,4 @@ done
 [ $good -eq 12 ]
 report $? "members that have given what rank 0 adds up end before it has"
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

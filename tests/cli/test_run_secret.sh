@@ -3,53 +3,11 @@
 # What hearth run does with the secret: ranks get it by a descriptor, other hosts over ssh's standard input, and nobody
 # else sees it: no argument, no environment, no message, and no memory of launcher and host agents when it was handed over.
 set -um
-hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-number=0
-failed=0
-unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT XDG_CONFIG_HOME
-unset HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
+. "$(dirname "$0")/../support/tap.sh"
+subcommand=run
+unset XDG_CONFIG_HOME
 export HOME=$scratch/home
 mkdir "$HOME"
-
-report() {
-    number=$((number + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $number - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $number - $2"
-        head -c 3000 "$scratch/err" "$scratch/out" | sed "s/^/#   /" | cut -c 1-200 | head -n 40
-    fi
-}
-
-# run ARGUMENTS...: hearth run; its exit code is kept in $code.
-run() {
-    timeout 60 "$hearth" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
-    code=$?
-}
-
-# refuses CODE WORDS ARGUMENTS...: this exit code, nothing on standard output, WORDS in the message.
-refuses() {
-    local expected=$1 words=$2
-    shift 2
-    run "$@"
-    [ $code -eq "$expected" ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
-    report $? "hearth run $* exits with $expected and says \"$words\""
-}
-
-said() {
-    grep -qE -- "$1" "$scratch/err"
-}
-
-until_true() {
-    for _ in $(seq 300); do
-        "$@" && return 0
-        sleep 0.1
-    done
-    return 1
-}
 
 is_token() {
     grep -qE '^hearth1-[A-Za-z0-9._-]+-[0-9a-z]{58}$' "$1"
@@ -198,7 +156,7 @@ run "${away[@]}" --hosts one --no-prefix -- sh -c "$show"
 [ $code -eq 0 ] && grep -qE '^0 hearth1-[^ ]+ fresh 0  $' "$scratch/out"
 report $? "what a login elsewhere has set does not count"
 run "${away[@]}" --hosts mirror -- sleep 300
-[ $code -eq 1 ] && said "rank 0 .*its answer is not hearth's" && ! said hearth1- && ! grep -qaF hearth1- "$scratch/notes.mirror.in"
+[ $code -eq 1 ] && said "rank 0 .*its answer is not that of this version of hearth" && ! said hearth1- && ! grep -qaF hearth1- "$scratch/notes.mirror.in"
 report $? "who answers like no host agent never gets it"
 "$hearth" run "${away[@]}" --hosts mute -- sleep 300 >"$scratch/out" 2>"$scratch/err" </dev/null &
 until_true test -s "$scratch/notes.mute.in"
@@ -216,8 +174,8 @@ report $? "--plain: no secret, no key, HEARTH_PLAIN=1, and it is said"
 HEARTH_PLAIN=1 run -n 1 --verbose --no-prefix -- sh -c "$show"
 [ $code -eq 0 ] && [ "$(cat "$scratch/out")" = "0 none  1  " ] && said "plain: nothing is encrypted"
 report $? "HEARTH_PLAIN=1 does the same"
-HEARTH_PLAIN=1 refuses 2 "--i-trust-this-network" "${away[@]}" --hosts localhost,one -- true
-refuses 2 "leave out --plain" --plain --secret-file "$scratch/cluster" -n 1 -- true
+HEARTH_PLAIN=1 refuses "--i-trust-this-network" "${away[@]}" --hosts localhost,one -- true
+refuses "leave out --plain" --plain --secret-file "$scratch/cluster" -n 1 -- true
 run --plain --i-trust-this-network "${away[@]}" --hosts localhost,one --no-prefix -- sh -c 'echo "${HEARTH_SECRET_FD-} $HEARTH_PLAIN $HEARTH_TRUST_NETWORK"'
 [ $code -eq 0 ] && [ "$(sort -u "$scratch/out")" = " 1 1" ]
 report $? "--plain on several hosts, with --i-trust-this-network"
@@ -251,15 +209,15 @@ done
 HEARTH_SECRET_FD=9 HEARTH_SECRET=$token run -n 1 --no-prefix --secret-file "$scratch/cluster" -- sh -c "$show"
 [ $code -eq 0 ] && [ "$(cat "$scratch/out")" = "0 none fresh 0  $scratch/cluster" ]
 report $? "--secret-file comes before the environment"
-HEARTH_SECRET=${token}x refuses 2 "HEARTH_SECRET" -n 1 -- true
+HEARTH_SECRET=${token}x refuses "HEARTH_SECRET" -n 1 -- true
 ! said hearth1-[a-z]
 report $? "a wrong HEARTH_SECRET is not repeated"
-HEARTH_SECRET_FD=7 refuses 2 "HEARTH_SECRET_FD" -n 1 -- true
-HEARTH_SECRET_FD=0 refuses 2 "HEARTH_SECRET_FD is '0'" -n 1 -- true
-HEARTH_SECRET_FD=seven refuses 2 "HEARTH_SECRET_FD is 'seven'" -n 1 -- true
-refuses 1 "$scratch/nothing" --secret-file "$scratch/nothing" -n 1 -- true
+HEARTH_SECRET_FD=7 refuses "HEARTH_SECRET_FD" -n 1 -- true
+HEARTH_SECRET_FD=0 refuses "HEARTH_SECRET_FD is '0'" -n 1 -- true
+HEARTH_SECRET_FD=seven refuses "HEARTH_SECRET_FD is 'seven'" -n 1 -- true
+fails 1 "$scratch/nothing" --secret-file "$scratch/nothing" -n 1 -- true
 chmod 644 "$scratch/cluster"
-refuses 1 "chmod 600" --secret-file "$scratch/cluster" -n 1 -- true
+fails 1 "chmod 600" --secret-file "$scratch/cluster" -n 1 -- true
 chmod 600 "$scratch/cluster"
 
 # ---- its trust list ------------------------------------------------------------------------------------------------
@@ -270,7 +228,7 @@ stored=(--secret-file "$scratch/cluster")
 [ $code -eq 0 ] && said "trust list beside $scratch/cluster is known to the ranks of this machine only"
 report $? "ranks elsewhere do not know the trust list, which is said"
 "$hearth" trust add "$id" "${stored[@]}" >/dev/null 2>&1
-refuses 2 "set HEARTH_KEY_FILE" "${stored[@]}" -n 1 -- true
+refuses "set HEARTH_KEY_FILE" "${stored[@]}" -n 1 -- true
 HEARTH_KEY_FILE=$scratch/node.key run "${stored[@]}" -n 1 -- true
 [ $code -eq 0 ]
 report $? "an allow-list and a key of the user's"
@@ -299,5 +257,4 @@ if [ -x "$program" ]; then
     report $? "peers elsewhere need the cluster's secret"
 fi
 
-echo "1..$number"
-[ $failed -eq 0 ]
+finish

@@ -37,8 +37,8 @@ report $? "hearth trust --help has usage and an example of each"
 fails 2 "usage: hearth trust" trust
 fails 2 "there is no trust command 'lits'; did you mean 'list'" trust lits
 fails 2 "NODE is missing" trust add
-fails 2 "a word too many" trust add a b c
-fails 2 "a word too many" join hearth1-a-b hearth1-c-d
+fails 2 "too many arguments" trust add a b c
+fails 2 "too many arguments" join hearth1-a-b hearth1-c-d
 ! grep -q hearth1- err
 report $? "a token too many is not repeated"
 [ -z "$(ls -A "$HOME")" ]
@@ -279,7 +279,7 @@ cmp -s before "$folder/cluster"
 report $? "another cluster's secret stays"
 run trust remove "$id"
 run join "$token" --replace
-[ "$(cat "$folder/cluster")" = "$token" ] && grep -q "trust list of before stays" err
+[ "$(cat "$folder/cluster")" = "$token" ] && grep -q "existing trust list stays" err
 joins "--replace leaves the other one; the trust list that stays is named"
 chmod 644 "$folder/cluster"
 fails 1 "chmod 600 $folder/cluster" join "$token"

@@ -9,116 +9,61 @@
 
 /* ---- single values ---- */
 
+/* Each text gives this number, or none (negative) and leaves the target alone. */
+struct value {
+    const char *text;
+    double number;
+};
+
+static void assert_values(enum arg_type type, const struct value *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool whole = type == ARG_COUNT || type == ARG_SIZE;
+        size_t bytes = 77;
+        double real = 77;
+        const struct arg arg = {.type = type, .target = whole ? (void *)&bytes : (void *)&real};
+        bool good = args_set(&arg, values[i].text);
+        double got = whole ? (double)bytes : real, expected = values[i].number < 0 ? 77 : values[i].number;
+        if (good != (values[i].number >= 0) || fabs(got - expected) > expected * 1e-15)
+            fail_msg("'%s' gives %d and %g", values[i].text, good, got);
+    }
+}
+
+#define VALUES(type, ...)                                                                                    \
+    assert_values(type, (const struct value[]){__VA_ARGS__},                                                 \
+                  sizeof((const struct value[]){__VA_ARGS__}) / sizeof(struct value))
+
 TEST(test_count)
 {
-    static const struct {
-        const char *text;
-        size_t count;
-    } good[] = {{"1", 1},
-                {"25000000", 25000000},
-                {"10K", 10000},
-                {"350M", 350000000},
-                {"1.3B", 1300000000},
-                {"7b", (size_t)7000000000},
-                {"0.5K", 500},
-                {"1000B", (size_t)1000000000000}};
-    static const char *const bad[] = {"",   "0",  "-1", "1.5", "1.0001K", "1001B",
-                                      "1G", "1T", "B",  "1 B", "inf",     "1e9"};
-    size_t count = 77;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        if (!args_count(good[i].text, &count) || count != good[i].count)
-            fail_msg("%s gave %zu", good[i].text, count);
-    }
-    count = 77;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_count(bad[i], &count) || count != 77)
-            fail_msg("'%s' was accepted", bad[i]);
-    }
+    VALUES(ARG_COUNT, {"1", 1}, {"25000000", 25e6}, {"10K", 1e4}, {"350M", 350e6}, {"1.3B", 1.3e9},
+           {"7b", 7e9}, {"0.5K", 500}, {"1000B", 1e12}, {"", -1}, {"0", -1}, {"-1", -1}, {"1.5", -1},
+           {"1.0001K", -1}, {"1001B", -1}, {"1G", -1}, {"1T", -1}, {"B", -1}, {"1 B", -1}, {"inf", -1},
+           {"1e9", -1});
 }
 
 TEST(test_size)
 {
-    static const struct {
-        const char *text;
-        size_t bytes;
-    } good[] = {{"0", 0},
-                {"4", 4},
-                {"1K", 1024},
-                {"64k", 65536},
-                {"100M", 104857600},
-                {"1G", 1073741824},
-                {"1KB", 1024},
-                {"1KiB", 1024},
-                {"512B", 512},
-                {"1.5M", 3 << 19},
-                {"0.5gb", 1 << 29},
-                {"1024G", (size_t)1 << 40},
-                {"1099511627776", (size_t)1 << 40}};
-    static const char *const bad[] = {"",
-                                      "K",
-                                      "-1",
-                                      "+1",
-                                      " 1",
-                                      "1 K",
-                                      "1.3",
-                                      "1.3K",
-                                      "1KBit",
-                                      "1.5.0M",
-                                      "0x10",
-                                      "1T",
-                                      "1025G",
-                                      "1M1",
-                                      "ten",
-                                      "1e3",
-                                      "99999999999999999999",
-                                      "1099511627777"};
-    size_t bytes = 77;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        if (!args_size(good[i].text, &bytes) || bytes != good[i].bytes)
-            fail_msg("%s gives %zu", good[i].text, bytes);
-    }
-    bytes = 77;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_size(bad[i], &bytes) || bytes != 77)
-            fail_msg("'%s' is taken as %zu", bad[i], bytes);
-    }
+    VALUES(ARG_SIZE, {"0", 0}, {"4", 4}, {"1K", 1024}, {"64k", 65536}, {"100M", 104857600}, {"1G", 0x1p30},
+           {"1KB", 1024}, {"1KiB", 1024}, {"512B", 512}, {"1.5M", 3 << 19}, {"0.5gb", 1 << 29},
+           {"1024G", 0x1p40}, {"1099511627776", 0x1p40}, {"", -1}, {"K", -1}, {"-1", -1}, {"+1", -1},
+           {" 1", -1}, {"1 K", -1}, {"1.3", -1}, {"1.3K", -1}, {"1KBit", -1}, {"1.5.0M", -1}, {"0x10", -1},
+           {"1T", -1}, {"1025G", -1}, {"1M1", -1}, {"ten", -1}, {"1e3", -1}, {"99999999999999999999", -1},
+           {"1099511627777", -1});
 }
 
 TEST(test_rate)
 {
-    static const char *const bad[] = {"",        "1",       "gbit",      "0gbit", "-1gbit", "1gb",  "1MBps",
-                                      "infgbit", "nangbit", "1.2.3gbit", "bps",   "1psb",   "1xbps"};
-    double rate = 7;
-    assert_true(args_rate("1gbit", &rate) && rate == 125e6);
-    assert_true(args_rate("100mbit", &rate) && rate == 12.5e6);
-    assert_true(args_rate("2.5Gbit", &rate) && rate == 312.5e6);
-    assert_true(args_rate("10gbit", &rate) && rate == 1.25e9);
-    assert_true(args_rate("8bit", &rate) && rate == 1);
-    assert_true(args_rate("100Mbps", &rate) && rate == 12.5e6);
-    assert_true(args_rate("1gbps", &rate) && rate == 125e6);
-    assert_true(args_rate("8bps", &rate) && rate == 1);
-    assert_true(args_rate("1Gbit/s", &rate) && rate == 125e6);
-    rate = 7;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_rate(bad[i], &rate) || rate != 7)
-            fail_msg("'%s' is taken as %g", bad[i], rate);
-    }
+    VALUES(ARG_RATE, {"1gbit", 125e6}, {"100mbit", 12.5e6}, {"2.5Gbit", 312.5e6}, {"10gbit", 1.25e9},
+           {"8bit", 1}, {"100Mbps", 12.5e6}, {"1gbps", 125e6}, {"8bps", 1}, {"1Gbit/s", 125e6}, {"", -1},
+           {"1", -1}, {"gbit", -1}, {"0gbit", -1}, {"-1gbit", -1}, {"1gb", -1}, {"1MBps", -1},
+           {"infgbit", -1}, {"nangbit", -1}, {"1.2.3gbit", -1}, {"bps", -1}, {"1psb", -1}, {"1xbps", -1});
 }
 
 TEST(test_duration)
 {
-    static const char *const bad[] = {"", "5", "us", "-1us", "1min", "1 us", "inf s", "0x1us", ".us"};
-    double seconds = 7;
-    assert_true(args_duration("200us", &seconds) && fabs(seconds - 200e-6) < 1e-15);
-    assert_true(args_duration("1ms", &seconds) && fabs(seconds - 1e-3) < 1e-15);
-    assert_true(args_duration("0.5s", &seconds) && seconds == 0.5);
-    assert_true(args_duration("20ns", &seconds) && fabs(seconds - 20e-9) < 1e-18);
-    assert_true(args_duration("0", &seconds) && seconds == 0);
-    seconds = 7;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (args_duration(bad[i], &seconds) || seconds != 7)
-            fail_msg("'%s' is taken as %g", bad[i], seconds);
-    }
+    VALUES(ARG_DURATION, {"200us", 200e-6}, {"1ms", 1e-3}, {"0.5s", 0.5}, {"20ns", 20e-9}, {"0", 0}, {"", -1},
+           {"5", -1}, {"us", -1}, {"-1us", -1}, {"1min", -1}, {"1 us", -1}, {"inf s", -1}, {"0x1us", -1},
+           {".us", -1});
 }
 
 TEST(test_int)
@@ -165,8 +110,35 @@ struct options {
 
 #define WORDS_MAX 8
 
-/* Parses the words; what goes to standard error is kept in `said`. */
-static int parse(struct options *o, const char *const *words, char *said, size_t size)
+static char said[1024], *argv[WORDS_MAX + 1]; /* standard error and words of the last parse */
+
+static int parse_words(const struct usage *usage, const char *const *words)
+{
+    static char copies[WORDS_MAX][64];
+    int argc = 0, saved = dup(STDERR_FILENO);
+    for (; words[argc]; argc++) {
+        assert_true(argc < WORDS_MAX);
+        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
+        argv[argc] = copies[argc];
+    }
+    argv[argc] = NULL;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    int code = args_parse(usage, argc, argv);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = 0;
+    fclose(file);
+    return code;
+}
+
+#define PARSE(usage, ...) parse_words(usage, (const char *const[]){"test", __VA_ARGS__, NULL})
+
+static int parse(struct options *o, const char *const *words)
 {
     const struct arg args[] = {
         {"json", ARG_FLAG, &o->json, .about = "flag"},
@@ -182,41 +154,20 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
         {"data", ARG_TEXT, &o->data, .about = "text"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    static char copies[WORDS_MAX][64];
-    char *argv[WORDS_MAX + 1];
-    int argc = 0, saved = dup(STDERR_FILENO);
-    for (; words[argc]; argc++) {
-        assert_true(argc < WORDS_MAX);
-        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
-        argv[argc] = copies[argc];
-    }
-    argv[argc] = NULL;
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    dup2(fileno(file), STDERR_FILENO);
-    int code = args_parse(&usage, argc, argv);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    rewind(file);
-    size_t len = fread(said, 1, size - 1, file);
-    said[len] = 0;
-    fclose(file);
-    return code;
+    return parse_words(&usage, words);
 }
 
 TEST(test_parse)
 {
     struct options o = {.ranks = 8, .iters = 5};
-    char said[512];
     const char *const first[] = {"test",           "--ranks",      "3", "--json", "--bytes=64K",
                                  "--colour=green", "--iters=auto", NULL};
-    assert_int_equal(parse(&o, first, said, sizeof said), ARGS_GO);
+    assert_int_equal(parse(&o, first), ARGS_GO);
     assert_string_equal(said, "");
     assert_true(o.json && o.ranks == 3 && o.bytes == 65536 && o.colour == 1 && o.iters == 0);
     const char *const second[] = {"test",         "--sizes",   "4,1K,2M",  "--hosts=4,4",
                                   "--rate=1gbit", "--rtt=1ms", "--lr=0.5", NULL};
-    assert_int_equal(parse(&o, second, said, sizeof said), ARGS_GO);
+    assert_int_equal(parse(&o, second), ARGS_GO);
     assert_true(o.sizes.count == 3 && o.sizes.item[1] == 1024 && o.sizes.item[2] == 2 << 20);
     assert_true(o.hosts.count == 2 && o.hosts.item[0] == 4);
     assert_true(o.rate == 125e6 && fabs(o.rtt_s - 1e-3) < 1e-15 && o.lr == 0.5);
@@ -238,7 +189,7 @@ TEST(test_refusals)
         {{"test", "--iters=none"}, {"--iters 'none'", "auto"}},
         {{"test", "--bytes=12Q"}, {"--bytes '12Q'", "K, M or G"}},
         {{"test", "--bytes=0"}, {"--bytes '0'", "at least 1"}},
-        {{"test", "--sizes=1,,2"}, {"--sizes '1,,2'", "by commas"}},
+        {{"test", "--sizes=1,,2"}, {"--sizes '1,,2'", "separated by commas"}},
         {{"test", "--sizes=1,2,"}, {"--sizes '1,2,'"}},
         {{"test", "--sizes=4,0"}, {"--sizes '4,0'"}},
         {{"test", "--hosts=0"}, {"--hosts '0'", "from 1"}},
@@ -257,8 +208,7 @@ TEST(test_refusals)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct options o = {.ranks = 8};
-        char said[1024];
-        if (parse(&o, cases[i].words, said, sizeof said) != EXIT_USAGE)
+        if (parse(&o, cases[i].words) != EXIT_USAGE)
             fail_msg("%s is accepted", cases[i].words[1]);
         for (size_t k = 0; k < 3 && cases[i].said[k]; k++) {
             if (!strstr(said, cases[i].said[k]))
@@ -269,7 +219,7 @@ TEST(test_refusals)
     }
 }
 
-/* A message has one dash; what stands after -- is not read. */
+/* A single character has one dash; what stands after -- is not read. */
 TEST(test_rest)
 {
     int count = 1;
@@ -281,20 +231,13 @@ TEST(test_rest)
         {"PROGRAM", ARG_REST, &rest, .about = "rest"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
-         help[] = "--help";
-    char *line[] = {name, n, four, end, flag, help, end, NULL};
-    assert_int_equal(args_parse(&usage, 7, line), ARGS_GO);
-    assert_true(count == 4 && !json && rest == line + 4);
-    char *equals[] = {name, five, flag, NULL};
+    assert_int_equal(PARSE(&usage, "-n", "4", "--", "--json", "--help", "--"), ARGS_GO);
+    assert_true(count == 4 && !json && rest == argv + 4);
     rest = NULL;
-    assert_int_equal(args_parse(&usage, 3, equals), ARGS_GO);
+    assert_int_equal(PARSE(&usage, "-n=5", "--json"), ARGS_GO);
     assert_true(count == 5 && json && !rest);
-    char *wrong[] = {name, four, NULL};
-    assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
-    char joined[] = "-n6";
-    char *close[] = {name, joined, NULL};
-    assert_int_equal(args_parse(&usage, 2, close), ARGS_GO);
+    assert_int_equal(PARSE(&usage, "4"), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "-n6"), ARGS_GO);
     assert_true(count == 6);
 }
 
@@ -309,14 +252,11 @@ TEST(test_program_without_dashes)
         {"PROGRAM", ARG_REST, &rest, .about = "rest", .min = 1},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", n[] = "-n", two[] = "2", program[] = "prog", help[] = "--help", end[] = "--";
-    char *line[] = {name, n, two, program, help, end, NULL};
-    assert_int_equal(args_parse(&usage, 6, line), ARGS_GO);
-    assert_true(count == 2 && given && rest == line + 3);
-    char *dashed[] = {name, end, n, NULL};
+    assert_int_equal(PARSE(&usage, "-n", "2", "prog", "--help", "--"), ARGS_GO);
+    assert_true(count == 2 && given && rest == argv + 3);
     given = false;
-    assert_int_equal(args_parse(&usage, 3, dashed), ARGS_GO);
-    assert_true(!given && rest == dashed + 2);
+    assert_int_equal(PARSE(&usage, "--", "-n"), ARGS_GO);
+    assert_true(!given && rest == argv + 2);
 }
 
 /* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
@@ -331,32 +271,15 @@ TEST(test_words)
         {"NAME", ARG_WORD, &label, .about = "word"},
     };
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
-    char name[] = "test", flag[] = "--json", one[] = "one", dash[] = "-", two[] = "--file=x",
-         more[] = "s3cret";
-    char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},
-         *none[] = {name, flag, NULL}, *many[] = {name, one, one, more, NULL};
-    assert_int_equal(args_parse(&usage, 5, both), ARGS_GO);
-    assert_true(id == one && label == dash && json && strcmp(file, "x") == 0);
+    assert_int_equal(PARSE(&usage, "one", "--json", "-", "--file=x"), ARGS_GO);
+    assert_true(id == argv[1] && label == argv[3] && json && strcmp(file, "x") == 0);
     id = label = NULL;
-    assert_int_equal(args_parse(&usage, 3, single), ARGS_GO);
-    assert_true(id == one && !label);
-    assert_int_equal(args_parse(&usage, 2, none), EXIT_USAGE);
-    char said[256] = "";
-    FILE *heard = tmpfile();
-    int saved = dup(STDERR_FILENO);
-    assert_non_null(heard);
-    fflush(stderr);
-    dup2(fileno(heard), STDERR_FILENO);
-    int code = args_parse(&usage, 4, many);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    rewind(heard);
-    said[fread(said, 1, sizeof said - 1, heard)] = 0;
-    fclose(heard);
-    assert_int_equal(code, EXIT_USAGE);
-    assert_non_null(strstr(said, "a word too many"));
-    assert_null(strstr(said, more));
+    assert_int_equal(PARSE(&usage, "--json", "one"), ARGS_GO);
+    assert_true(id == argv[2] && !label);
+    assert_int_equal(PARSE(&usage, "--json"), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "one", "one", "s3cret"), EXIT_USAGE);
+    assert_non_null(strstr(said, "too many arguments"));
+    assert_null(strstr(said, "s3cret"));
 }
 
 TEST(test_texts)

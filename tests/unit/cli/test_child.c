@@ -4,14 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run/agent_link.h"
 #include "cli/run/child.h"
-#include "cli/run/host_agent.h"
 #include "support/suite.h"
 
 #define PATIENCE 2000 /* times 10 ms */
-
-static const char token[] = "hearth1-test-0123456789abcdefghjkmnpqrstvwxyz0123456789abcdefghjkmnpqr";
 
 static char folder[] = "/tmp/hearth-child-XXXXXX";
 
@@ -26,7 +22,14 @@ struct outcome {
     char out[4096];
 };
 
-static void start(struct outcome *o, const char *script, const char *secret)
+static void start_plan(struct outcome *o, const struct child_process_plan *plan)
+{
+    assert_true(output_open(&o->output, 2, true, folder));
+    o->output.idle = nothing;
+    assert_true(child_process_start(&o->child, plan, &o->output));
+}
+
+static void start(struct outcome *o, const char *script, const struct secret *secret)
 {
     char shell[] = "sh", flag[] = "-c", text[512];
     char *args[] = {shell, flag, text, NULL};
@@ -34,10 +37,8 @@ static void start(struct outcome *o, const char *script, const char *secret)
     snprintf(text, sizeof text, "%s", script);
     assert_true(vars_open(&vars, 4));
     vars_add(&vars, "HEARTH_RANK=%d", 1);
-    struct child_process_plan plan = {.vars = vars.list, .args = args, .token = secret, .rank = 1};
-    assert_true(output_open(&o->output, 2, true, folder));
-    o->output.idle = nothing;
-    assert_true(child_process_start(&o->child, &plan, &o->output));
+    struct child_process_plan plan = {.vars = vars.list, .args = args, .secret = secret, .rank = 1};
+    start_plan(o, &plan);
     vars_free(vars.list);
 }
 
@@ -63,10 +64,9 @@ static void finish(struct outcome *o)
     fclose(file);
 }
 
-static void test_end(void **state)
+TEST(test_end)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "echo rank $HEARTH_RANK; exit 3", NULL);
     finish(&o);
     assert_int_equal(o.child.code, 3);
@@ -74,34 +74,35 @@ static void test_end(void **state)
     assert_string_equal(o.out, "rank 1\n");
 }
 
-static void test_secret(void **state)
+TEST(test_secret)
 {
     struct outcome o = {.out = ""};
-    (void)state;
-    start(&o, "cat /dev/fd/$HEARTH_SECRET_FD", token);
+    struct secret *secret;
+    struct error error;
+    char token[SECRET_TOKEN_MAX];
+    assert_int_equal(secret_draw("test", &secret, &error), HEARTH_OK);
+    start(&o, "cat /dev/fd/$HEARTH_SECRET_FD", secret);
     finish(&o);
+    secret_token(secret, token);
     assert_int_equal(o.child.code, 0);
     assert_string_equal(o.out, token);
-    for (size_t i = 0; i < sizeof o.child.token; i++)
-        assert_int_equal(o.child.token[i], 0);
+    secret_close(secret);
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "kill -9 $$", NULL);
     finish(&o);
     assert_int_equal(o.child.signal, SIGKILL);
     assert_int_equal(o.child.code, 128 + SIGKILL);
 }
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.05; done", NULL);
-    for (int i = 0; i < PATIENCE && !o.child.agent.greeted; i++)
+    for (int i = 0; i < PATIENCE && !o.child.greeted; i++)
         tend(&o);
     for (int i = 0; i < 20; i++) /* until the trap stands; without it the signal would end it all the same */
         tend(&o);
@@ -112,34 +113,29 @@ static void test_stop(void **state)
 }
 
 /* Before there is a program at all. */
-static void test_stop_at_once(void **state)
+TEST(test_stop_at_once)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "sleep 100", NULL);
     child_process_stop(&o.child);
     finish(&o);
     assert_int_not_equal(o.child.code, 0);
 }
 
-static void test_not_found(void **state)
+TEST(test_not_found)
 {
     struct outcome o = {.out = ""};
     char name[] = "/nonexistent/program", *args[] = {name, NULL};
     struct child_process_plan plan = {.args = args, .rank = 1};
-    (void)state;
-    assert_true(output_open(&o.output, 2, true, folder));
-    o.output.idle = nothing;
-    assert_true(child_process_start(&o.child, &plan, &o.output));
+    start_plan(&o, &plan);
     finish(&o);
     assert_int_equal(o.child.code, 127);
     assert_non_null(strstr(o.child.why, "cannot run '/nonexistent/program'"));
 }
 
-static void test_vars(void **state)
+TEST(test_vars)
 {
     struct vars vars;
-    (void)state;
     assert_true(vars_open(&vars, 2));
     vars_add(&vars, "A=%s", "x");
     vars_add(&vars, "B=%d", 2);
@@ -152,33 +148,19 @@ static void test_vars(void **state)
     vars_free(NULL);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    signal(SIGPIPE, SIG_IGN);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
+int main(int argc, char **argv)
 {
     static const char *const names[] = {"0.out", "0.err", "1.out", "1.err"};
-    char path[64];
-    (void)state;
+    if (argc == 3 && strcmp(argv[1], "run") == 0 && strcmp(argv[2], "--child") == 0)
+        return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
+    signal(SIGPIPE, SIG_IGN);
+    if (!mkdtemp(folder))
+        return 1;
+    int result = suite_run();
     for (int i = 0; i < 4; i++) {
+        char path[64];
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);
     }
-    return rmdir(folder);
-}
-
-int main(int argc, char **argv)
-{
-    if (argc == 3 && strcmp(argv[1], "run") == 0 && strcmp(argv[2], "--child") == 0)
-        return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_end),  cmocka_unit_test(test_secret),       cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_at_once), cmocka_unit_test(test_not_found),
-        cmocka_unit_test(test_vars),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return rmdir(folder) || result;
 }

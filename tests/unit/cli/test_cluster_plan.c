@@ -267,10 +267,10 @@ static void job_demo(void *arg, int index)
         demo.test = m->test;
     }
     cluster_demo_race(&demo.plan->demo, NODES, race);
-    m->right[index] = cluster_demo_run(&demo) == HEARTH_OK && race->lanes[0].same && race->lanes[1].same &&
-                      race->lanes[0].done && race->lanes[1].done;
-    m->hash[index] = race->lanes[0].hash ^ race->lanes[1].hash;
-    m->steps[index] = race->lanes[0].steps + race->lanes[1].steps;
+    m->right[index] = cluster_demo_run(&demo) == HEARTH_OK && race->lanes[0].result.same &&
+                      race->lanes[1].result.same && race->lanes[0].done && race->lanes[1].done;
+    m->hash[index] = race->lanes[0].result.hash ^ race->lanes[1].result.hash;
+    m->steps[index] = race->lanes[0].result.steps + race->lanes[1].result.steps;
     m->rows[index] = (int)race->lanes[1].point_count;
     cluster_demo_fini(&demo);
     free(race);

@@ -41,11 +41,11 @@ static void give_terminal_back(void)
 static bool run(struct race *race, void *arg)
 {
     (void)arg;
-    race->lane_begins(race->arg, &race->lanes[0]);
+    race_see(race, RACE_BEGIN, &race->lanes[0]);
     (void)poll(NULL, 0, BAR_MS);
-    race->point_seen(race->arg, &race->lanes[0]);
-    race->lane_begins(race->arg, &race->lanes[1]);
-    race->lane_ended(race->arg, &race->lanes[0]);
+    race_see(race, RACE_POINT, &race->lanes[0]);
+    race_see(race, RACE_BEGIN, &race->lanes[1]);
+    race_see(race, RACE_END, &race->lanes[0]);
     return false;
 }
 

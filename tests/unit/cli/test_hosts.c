@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of hosts, and which rank goes where. */
-#include "cli/run/hosts.h"
+#include "cli/run/job.h"
 #include "os/host.h"
 #include "support/suite.h"
 
@@ -30,8 +30,8 @@ TEST(test_local)
     assert_true(hosts_parse(list, &hosts, why, sizeof why));
     assert_true(hosts.list[0].local && hosts.list[1].local && hosts.list[4].local);
     assert_false(hosts.list[2].local || hosts.list[3].local);
-    assert_true(host_same(&hosts.list[0], &hosts.list[4]));
-    assert_false(host_same(&hosts.list[0], &hosts.list[3]));
+    assert_int_equal(hosts.list[0].machine, hosts.list[4].machine);
+    assert_int_not_equal(hosts.list[0].machine, hosts.list[3].machine);
 }
 
 TEST(test_refusals)

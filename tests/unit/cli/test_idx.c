@@ -39,13 +39,6 @@ static void write_gzip(const char *name, const void *bytes, unsigned len)
     assert_int_equal(gzclose(file), Z_OK);
 }
 
-static void remove_file(const char *name)
-{
-    char path[PATH_LEN];
-    path_to(name, path);
-    unlink(path);
-}
-
 static void expect_trouble(const char *name, const char *words)
 {
     struct idx idx;
@@ -57,12 +50,11 @@ static void expect_trouble(const char *name, const char *words)
         fail_msg("'%s' names not both %s and '%s'", error.text, name, words);
 }
 
-static void test_reads(void **state)
+TEST(test_reads)
 {
     struct idx idx;
     struct error error;
     char path[PATH_LEN];
-    (void)state;
     write_plain("plain", images, sizeof images);
     write_gzip("packed", images, sizeof images);
     for (int i = 0; i < 2; i++) {
@@ -77,44 +69,41 @@ static void test_reads(void **state)
     }
 }
 
-static void test_every_truncation(void **state)
+TEST(test_every_truncation)
 {
-    (void)state;
     for (size_t len = 0; len < sizeof images; len++) {
         write_plain("short", images, len);
         expect_trouble("short", "truncated");
     }
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
-    uint8_t bytes[sizeof images + 1] = {0};
-    (void)state;
+    static const struct {
+        const char *name, *words;
+        size_t at, count, len; /* bytes[at..at + count) are `value` */
+        uint8_t value;
+    } cases[] = {
+        {"long", "longer than", 0, 0, sizeof images + 1, 0},
+        {"floats", "not an IDX file", 2, 1, sizeof images, 0x0d},
+        {"four", "not an IDX file", 3, 1, sizeof images, 4},
+        {"empty", "dimension 0", 7, 1, sizeof images, 0},
+        {"huge", "dimension 1", 4, 12, sizeof images, 0xff}, /* 2^96 bytes */
+    };
     expect_trouble("missing", "cannot be opened");
-    memcpy(bytes, images, sizeof images);
-    write_plain("long", bytes, sizeof bytes);
-    expect_trouble("long", "longer than");
-    bytes[2] = 0x0d; /* floats */
-    write_plain("floats", bytes, sizeof images);
-    expect_trouble("floats", "not an IDX file");
-    bytes[2] = 8;
-    bytes[3] = 4;
-    write_plain("four", bytes, sizeof images);
-    expect_trouble("four", "not an IDX file");
-    bytes[3] = 3;
-    bytes[7] = 0;
-    write_plain("empty", bytes, sizeof images);
-    expect_trouble("empty", "dimension 0");
-    memset(bytes + 4, 0xff, 12); /* 2^96 bytes */
-    write_plain("huge", bytes, sizeof images);
-    expect_trouble("huge", "dimension 1");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t bytes[sizeof images + 1] = {0};
+        memcpy(bytes, images, sizeof images);
+        memset(bytes + cases[i].at, cases[i].value, cases[i].count);
+        write_plain(cases[i].name, bytes, cases[i].len);
+        expect_trouble(cases[i].name, cases[i].words);
+    }
 }
 
-static void test_damaged_gzip(void **state)
+TEST(test_damaged_gzip)
 {
     char path[PATH_LEN];
     uint8_t packed[256];
-    (void)state;
     write_gzip("cut.gz", images, sizeof images);
     path_to("cut.gz", path);
     FILE *file = fopen(path, "rb");
@@ -129,11 +118,10 @@ static void test_damaged_gzip(void **state)
     expect_trouble("cut.gz", "damaged");
 }
 
-static void test_dataset(void **state)
+TEST(test_dataset)
 {
     struct dataset set;
     struct error error;
-    (void)state;
     write_gzip("train-images-idx3-ubyte.gz", images, sizeof images);
     assert_int_not_equal(dataset_read(directory, "train", &set, &error), HEARTH_OK);
     assert_non_null(strstr(error.text, "train-labels-idx1-ubyte: no such file"));
@@ -146,12 +134,11 @@ static void test_dataset(void **state)
     dataset_free(&set);
 }
 
-static void test_dataset_mismatch(void **state)
+TEST(test_dataset_mismatch)
 {
     static const uint8_t three[] = {0, 0, 8, 1, 0, 0, 0, 3, 4, 1, 1};
     struct dataset set;
     struct error error;
-    (void)state;
     write_plain("odd-images-idx3-ubyte", images, sizeof images);
     write_plain("odd-labels-idx1-ubyte", three, sizeof three);
     assert_int_not_equal(dataset_read(directory, "odd", &set, &error), HEARTH_OK);
@@ -161,13 +148,7 @@ static void test_dataset_mismatch(void **state)
     assert_non_null(strstr(error.text, "3 dimensions"));
 }
 
-static int make_directory(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
+int main(void)
 {
     static const char *const names[] = {"plain",
                                         "packed",
@@ -182,18 +163,13 @@ static int remove_directory(void **state)
                                         "train-labels-idx1-ubyte",
                                         "odd-images-idx3-ubyte",
                                         "odd-labels-idx1-ubyte"};
-    (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        remove_file(names[i]);
-    return rmdir(directory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),   cmocka_unit_test(test_every_truncation),
-        cmocka_unit_test(test_damage),  cmocka_unit_test(test_damaged_gzip),
-        cmocka_unit_test(test_dataset), cmocka_unit_test(test_dataset_mismatch),
-    };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    if (!mkdtemp(directory))
+        return 1;
+    int result = suite_run();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[PATH_LEN];
+        path_to(names[i], path);
+        unlink(path);
+    }
+    return rmdir(directory) || result;
 }

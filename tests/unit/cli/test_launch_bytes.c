@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/run/host_agent.h"
+#include "cli/run/child.h"
 #include "cli/run/launch_message.h"
 #include "cli/shared/signals.h"
 #include "security/secret.h"
@@ -28,7 +28,13 @@ static bool holds(const struct launch_stream *stream, const char *text)
 
 struct line {
     struct launch_stream down, up; /* the writing and the reading end */
+    pid_t pid;                     /* of the host agent between them, if there is one */
 };
+
+static void add(struct line *line, int kind, const char *text)
+{
+    assert_true(launch_stream_add(&line->down, kind, text, strlen(text)));
+}
 
 static void open_line(struct line *line)
 {
@@ -47,16 +53,16 @@ static void close_line(struct line *line)
 TEST(test_launch_frames)
 {
     struct line line;
-    struct launch_frame frame;
+    struct launch_message m;
     open_line(&line);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, "A=B", 3));
     assert_true(launch_stream_add(&line.down, LAUNCH_INPUT_END, NULL, 0));
     assert_int_equal(launch_stream_read(&line.up), 1);
-    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
-    assert_true(frame.kind == LAUNCH_VAR && frame.len == 3 && memcmp(frame.content, "A=B", 3) == 0);
-    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
-    assert_true(frame.kind == LAUNCH_INPUT_END && frame.len == 0);
-    assert_int_equal(launch_stream_next(&line.up, &frame), 0);
+    assert_int_equal(launch_stream_next(&line.up, &m), 1);
+    assert_true(m.kind == LAUNCH_VAR && m.len == 3 && memcmp(m.bytes, "A=B", 3) == 0);
+    assert_int_equal(launch_stream_next(&line.up, &m), 1);
+    assert_true(m.kind == LAUNCH_INPUT_END && m.len == 0);
+    assert_int_equal(launch_stream_next(&line.up, &m), 0);
     assert_int_equal(launch_stream_read(&line.up), 0);
     launch_stream_close(&line.down);
     assert_int_equal(launch_stream_read(&line.up), -1);
@@ -67,9 +73,9 @@ TEST(test_sent_secret_is_wiped)
 {
     struct line line;
     open_line(&line);
-    assert_true(launch_stream_add(&line.down, LAUNCH_VAR, token, strlen(token)));
+    add(&line, LAUNCH_VAR, token);
     assert_true(holds(&line.down, token)); /* what is no secret stays, so the next look means something */
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_false(holds(&line.down, "hearth1-test-"));
     close_line(&line);
 }
@@ -79,19 +85,20 @@ TEST(test_waiting_secret_is_wiped)
 {
     static char filling[300000];
     struct line line;
-    struct launch_frame frame = {.kind = 0};
+    struct launch_message m = {.kind = 0};
     open_line(&line);
+    memset(filling, 'x', sizeof filling);
     assert_true(launch_stream_add(&line.down, LAUNCH_VAR, filling, sizeof filling));
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_true(holds(&line.down, token));
-    for (int i = 0; i < 1000 && frame.kind != LAUNCH_SECRET; i++) {
+    for (int i = 0; i < 1000 && m.kind != LAUNCH_SECRET; i++) {
         launch_stream_flush(&line.down);
         (void)launch_stream_read(&line.up);
-        while (frame.kind != LAUNCH_SECRET && launch_stream_next(&line.up, &frame) == 1) {
+        while (m.kind != LAUNCH_SECRET && launch_stream_next(&line.up, &m) == 1) {
         }
     }
-    assert_int_equal(frame.kind, LAUNCH_SECRET);
-    assert_true(frame.len == strlen(token) && memcmp(frame.content, token, frame.len) == 0);
+    assert_int_equal(m.kind, LAUNCH_SECRET);
+    assert_true(m.len == strlen(token) && memcmp(m.bytes, token, m.len) == 0);
     assert_false(holds(&line.down, "hearth1-test-"));
     launch_stream_wipe(&line.up);
     assert_false(holds(&line.up, "hearth1-test-"));
@@ -102,27 +109,22 @@ TEST(test_waiting_secret_is_wiped)
 TEST(test_wipe_keeps_the_rest)
 {
     struct line line;
-    struct launch_frame frame;
+    struct launch_message m;
     open_line(&line);
-    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&line, LAUNCH_SECRET, token);
     assert_true(launch_stream_add(&line.down, LAUNCH_GO, "\1", 1));
     assert_int_equal(launch_stream_read(&line.up), 1);
-    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
+    assert_int_equal(launch_stream_next(&line.up, &m), 1);
     launch_stream_wipe(&line.up);
     assert_false(holds(&line.up, "hearth1-"));
-    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
-    assert_true(frame.kind == LAUNCH_GO && frame.len == 1 && frame.content[0] == 1);
+    assert_int_equal(launch_stream_next(&line.up, &m), 1);
+    assert_true(m.kind == LAUNCH_GO && m.len == 1 && m.bytes[0] == 1);
     close_line(&line);
 }
 
 /* ---- a host agent ---- */
 
-struct kept {
-    pid_t pid;
-    struct launch_stream down, up;
-};
-
-static void start_host_agent(struct kept *k)
+static void start_host_agent(struct line *k)
 {
     int down[2], up[2];
     assert_true(pipe_open(down) && pipe_open(up));
@@ -140,11 +142,11 @@ static void start_host_agent(struct kept *k)
 }
 
 /* The next message of this kind; others are passed over. false: it ended without one. */
-static bool await(struct kept *k, int kind, struct launch_frame *frame)
+static bool await(struct line *k, int kind, struct launch_message *m)
 {
     for (;;) {
-        while (launch_stream_next(&k->up, frame) == 1) {
-            if (frame->kind == kind)
+        while (launch_stream_next(&k->up, m) == 1) {
+            if (m->kind == kind)
                 return true;
         }
         struct pollfd polls = {.fd = k->up.fd, .events = POLLIN};
@@ -153,50 +155,49 @@ static bool await(struct kept *k, int kind, struct launch_frame *frame)
     }
 }
 
-static void end_host_agent(struct kept *k)
+static void end_host_agent(struct line *k)
 {
-    launch_stream_close(&k->down);
-    launch_stream_close(&k->up);
+    close_line(k);
     assert_int_equal(waitpid(k->pid, NULL, 0), k->pid);
 }
 
-static void send_program(struct kept *k, const char *script)
+static void send_program(struct line *k, const char *script)
 {
-    const char *args[] = {"sh", "-c", script};
-    for (size_t i = 0; i < 3; i++)
-        assert_true(launch_stream_add(&k->down, LAUNCH_ARG, args[i], strlen(args[i])));
+    add(k, LAUNCH_ARG, "sh");
+    add(k, LAUNCH_ARG, "-c");
+    add(k, LAUNCH_ARG, script);
 }
 
 TEST(test_program_gets_it)
 {
-    struct kept k;
-    struct launch_frame frame;
+    struct line k;
+    struct launch_message m;
     setenv("HEARTH_SECRET", "of somebody else", 1);
     start_host_agent(&k);
     unsetenv("HEARTH_SECRET");
     send_program(&k, "cat /dev/fd/$HEARTH_SECRET_FD; test -z \"$HEARTH_SECRET\"");
-    assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, token, strlen(token)));
+    add(&k, LAUNCH_SECRET, token);
     assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
-    assert_true(await(&k, LAUNCH_OUT, &frame));
-    assert_true(frame.len == strlen(token) && memcmp(frame.content, token, frame.len) == 0);
-    assert_true(await(&k, LAUNCH_END, &frame));
-    assert_true(frame.len == 2 && frame.content[0] == 0 && frame.content[1] == 0);
+    assert_true(await(&k, LAUNCH_OUT, &m));
+    assert_true(m.len == strlen(token) && memcmp(m.bytes, token, m.len) == 0);
+    assert_true(await(&k, LAUNCH_END, &m));
+    assert_true(m.len == 2 && m.bytes[0] == 0 && m.bytes[1] == 0);
     end_host_agent(&k);
 }
 
 TEST(test_program_without)
 {
-    struct kept k;
-    struct launch_frame frame;
+    struct line k;
+    struct launch_message m;
     start_host_agent(&k);
     send_program(&k, "exit ${HEARTH_SECRET_FD-7}");
     assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
-    assert_true(await(&k, LAUNCH_END, &frame));
-    assert_int_equal(frame.content[0], 7);
+    assert_true(await(&k, LAUNCH_END, &m));
+    assert_int_equal(m.bytes[0], 7);
     end_host_agent(&k);
 }
 
-/* Whoever sends such messages is no launcher: nothing is started. */
+/* The sender of such messages is no launcher: nothing is started. */
 TEST(test_wrong_secrets)
 {
     static char longer[SECRET_TOKEN_MAX];
@@ -206,15 +207,15 @@ TEST(test_wrong_secrets)
     } cases[] = {{token, 0, 0}, {longer, sizeof longer, 0}, {token, sizeof token - 1, sizeof token - 1}};
     memset(longer, 'x', sizeof longer);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct kept k;
-        struct launch_frame frame;
+        struct line k;
+        struct launch_message m;
         start_host_agent(&k);
         send_program(&k, "echo started");
         assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, cases[i].first, cases[i].first_len));
         if (cases[i].second_len > 0)
             assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, token, cases[i].second_len));
         assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
-        assert_false(await(&k, LAUNCH_PID, &frame));
+        assert_false(await(&k, LAUNCH_PID, &m));
         end_host_agent(&k);
     }
 }

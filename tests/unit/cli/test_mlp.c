@@ -20,15 +20,21 @@ struct net {
     struct mlp_work work;
 };
 
+static void *zeros(size_t count, size_t size)
+{
+    void *block = calloc(count, size);
+    assert_non_null(block);
+    return block;
+}
+
 static void net_init(struct net *n)
 {
     struct prng prng;
     n->mlp = (struct mlp){.in = IN, .hidden = WIDE, .out = OUT};
     n->count = mlp_param_count(&n->mlp);
-    n->params = calloc(n->count, sizeof *n->params);
-    n->gradient = calloc(n->count, sizeof *n->gradient);
-    n->exact = calloc(n->count, sizeof *n->exact);
-    assert_true(n->params && n->gradient && n->exact);
+    n->params = zeros(n->count, sizeof *n->params);
+    n->gradient = zeros(n->count, sizeof *n->gradient);
+    n->exact = zeros(n->count, sizeof *n->exact);
     assert_true(mlp_work_init(&n->work, &n->mlp, BATCH));
     mlp_init(&n->mlp, 5, n->params);
     prng_init(&prng, 6);
@@ -111,8 +117,7 @@ TEST(test_shares)
     struct net n;
     enum { FIRST = 4 };
     net_init(&n);
-    float *joined = calloc(n.count, sizeof *joined), *input = calloc(BATCH * IN, sizeof *input);
-    assert_true(joined && input);
+    float *joined = zeros(n.count, sizeof *joined), *input = zeros(BATCH * IN, sizeof *input);
     memcpy(input, n.work.input, BATCH * IN * sizeof *input);
     mlp_gradient(&n.mlp, n.params, n.labels, BATCH, &n.work, joined);
     mlp_gradient(&n.mlp, n.params, n.labels, FIRST, &n.work, n.gradient);
@@ -134,8 +139,7 @@ TEST(test_learns)
 {
     struct net n;
     net_init(&n);
-    float *velocity = calloc(n.count, sizeof *velocity);
-    assert_non_null(velocity);
+    float *velocity = zeros(n.count, sizeof *velocity);
     double first = mlp_gradient(&n.mlp, n.params, n.labels, BATCH, &n.work, n.gradient), last = first;
     for (int i = 0; i < 200; i++) {
         mlp_descend(n.params, velocity, n.gradient, n.count, 0.02f, 0.9f);
@@ -153,8 +157,7 @@ TEST(test_init_repeats)
 {
     struct mlp mlp = {.in = IN, .hidden = WIDE, .out = OUT};
     size_t count = mlp_param_count(&mlp);
-    float *a = calloc(count, sizeof *a), *b = calloc(count, sizeof *b);
-    assert_true(a && b);
+    float *a = zeros(count, sizeof *a), *b = zeros(count, sizeof *b);
     mlp_init(&mlp, 1, a);
     mlp_init(&mlp, 1, b);
     assert_memory_equal(a, b, count * sizeof *a);
