@@ -1,16 +1,15 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What happens to a cluster when machines crash, freeze, are cut off, get another address or have a full disk. Times are
 printed as figures; limits are only there against hanging."""
 
 import contextlib
 import subprocess
-import sys
 import time
 import unittest
 
-from cluster_hosts import Figures, Hosts, missing, replayable, seeds
+from cluster_hosts import PROGRAMS, Figures, Hosts, replayable, seeds
 from lab import BINARY, DEVICE, Lab, sh, unavailable
+from places import require, unbuilt
 
 HOSTS = 4
 STRANDED_S = 15
@@ -18,11 +17,10 @@ DISK_S = 10
 GLOO = f", gloo by {DEVICE}"  # the network's interface, told to the program
 WORKER = BINARY / "hearth-worker"
 
-REASON = unavailable("switch") or missing()
+require(unavailable("switch") or unbuilt(*PROGRAMS, WORKER))
 FIGURES = Figures()
 
 
-@unittest.skipIf(REASON, REASON)
 class Faults(unittest.TestCase):
     def begin(self, count, hosts=None, **lines):
         """A lab, and a cluster in it that agrees."""
@@ -398,10 +396,3 @@ class Faults(unittest.TestCase):
             self.assertEqual({h: i for h, i in with_it.ids.items() if h != host}, before.ids)
             self.assertEqual(self.home.leave(host), 0)
             self.home.wait_view()
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)
