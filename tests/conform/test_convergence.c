@@ -80,43 +80,6 @@ static struct train_score score_of(const char *codec, struct train_job *job)
     return score;
 }
 
-/* Under sanitizers only the bits are compared: learning takes too long. */
-static void test_convergence(void **state)
-{
-    static const char *const codecs[] = {"int8", "topk:0.01", "powersgd:4"};
-    struct train_job *job = *state;
-    bool learns = slow_factor() == 1;
-    if (!job)
-        skip();
-    struct train_score plain = score_of("none", job);
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        struct train_score score = score_of(codecs[i], job);
-        if (learns && score.loss > 1.01 * plain.loss && score.accuracy < plain.accuracy - 0.005)
-            fail_msg("%s: loss %.4f, %.2f %% right; plain: %.4f, %.2f %%", codecs[i], score.loss,
-                     score.accuracy * 100, plain.loss, plain.accuracy * 100);
-    }
-    struct train_score lossy = score_of("topk:0.01,feedback=off", job);
-    if (learns) {
-        assert_true(plain.accuracy > 0.8);
-        assert_true(lossy.loss > 1.1 * plain.loss);
-        assert_true(lossy.accuracy < plain.accuracy - 0.01);
-    }
-}
-
-/* The same training gives the same bits again, also where codecs draw. */
-static void test_repeats(void **state)
-{
-    static const char *const codecs[] = {"topk:0.01", "randomk:0.01", "powersgd:4"};
-    struct train_job *job = *state;
-    if (!job)
-        skip();
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        struct run first = run_of(codecs[i], job, STEPS_SHORT), second = run_of(codecs[i], job, STEPS_SHORT);
-        if (first.hash != second.hash)
-            fail_msg("%s: a second run ends with other bits", codecs[i]);
-    }
-}
-
 static struct dataset images, test_set;
 
 static int read_images(void **state)
@@ -150,11 +113,39 @@ static int free_images(void **state)
     return 0;
 }
 
-int main(void)
+/* Under sanitizers only the bits are compared: learning takes too long. */
+TEST_WITH(convergence, read_images, free_images)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convergence),
-        cmocka_unit_test(test_repeats),
-    };
-    return cmocka_run_group_tests(tests, read_images, free_images);
+    static const char *const codecs[] = {"int8", "topk:0.01", "powersgd:4"};
+    struct train_job *job = *state;
+    bool learns = slow_factor() == 1;
+    if (!job)
+        skip();
+    struct train_score plain = score_of("none", job);
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        struct train_score score = score_of(codecs[i], job);
+        if (learns && score.loss > 1.01 * plain.loss && score.accuracy < plain.accuracy - 0.005)
+            fail_msg("%s: loss %.4f, %.2f %% right; plain: %.4f, %.2f %%", codecs[i], score.loss,
+                     score.accuracy * 100, plain.loss, plain.accuracy * 100);
+    }
+    struct train_score lossy = score_of("topk:0.01,feedback=off", job);
+    if (learns) {
+        assert_true(plain.accuracy > 0.8);
+        assert_true(lossy.loss > 1.1 * plain.loss);
+        assert_true(lossy.accuracy < plain.accuracy - 0.01);
+    }
+}
+
+/* The same training gives the same bits again, also where codecs draw. */
+TEST_WITH(repeats, read_images, free_images)
+{
+    static const char *const codecs[] = {"topk:0.01", "randomk:0.01", "powersgd:4"};
+    struct train_job *job = *state;
+    if (!job)
+        skip();
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        struct run first = run_of(codecs[i], job, STEPS_SHORT), second = run_of(codecs[i], job, STEPS_SHORT);
+        if (first.hash != second.hash)
+            fail_msg("%s: a second run ends with other bits", codecs[i]);
+    }
 }

@@ -106,13 +106,12 @@ static bool files_allowed(rlim_t count)
     return files.rlim_cur >= count && setrlimit(RLIMIT_NOFILE, &files) == 0;
 }
 
-static void test_crowd(void **state)
+TEST(test_crowd)
 {
     struct team team;
     double opened = 0;
     uint64_t most = 0;
     int each = CONNECTIONS * (crowd - 1);
-    (void)state;
     if (!files_allowed((rlim_t)each + FILES_MORE)) {
         print_message("skipped: a process may not open %d files (ulimit -n)\n", each + FILES_MORE);
         skip();
@@ -133,7 +132,6 @@ static void test_crowd(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd)};
     if (slow_factor() > 1)
         crowd = SANITIZED;
     else if (soaking())
@@ -144,5 +142,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "a crowd has 2 to %d members\n", TEAM_MAX);
         return 2;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -200,27 +200,23 @@ static void matrix(const char *transport, int step)
     }
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     matrix("tcp", slow_factor() > 1 ? 2 : 1);
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     matrix("shm", slow_factor() > 1 ? 2 : 1);
 }
 
-static void test_quic(void **state)
+TEST(test_quic)
 {
-    (void)state;
     matrix("quic", soaking() ? 1 : 3);
 }
 
-static void test_plain(void **state)
+TEST(test_plain)
 {
-    (void)state;
     matrix("plain", soaking() ? 1 : 5);
 }
 
@@ -264,9 +260,8 @@ static void long_member(struct team *team, int rank, void *arg)
     hearth_node_close(node);
 }
 
-static void test_rings_are_not_held_up(void **state)
+TEST(rings_are_not_held_up)
 {
-    (void)state;
     struct team team;
     watchdog(200 * (unsigned)slow_factor(), "long");
     team_start(&team, 4, "shm", long_member, NULL);
@@ -290,9 +285,8 @@ static void channels_member(struct team *team, int rank, void *arg)
     hearth_node_close(node);
 }
 
-static void test_several_connections(void **state)
+TEST(several_connections)
 {
-    (void)state;
     struct team team;
     watchdog(200, "several connections");
     team_start(&team, 3, "tcp", channels_member, NULL);
@@ -360,15 +354,7 @@ static int member_alone(bool forever)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_quic),
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_rings_are_not_held_up),
-        cmocka_unit_test(test_several_connections),
-    };
     if (argc == 2 && (strcmp(argv[1], "member") == 0 || strcmp(argv[1], "forever") == 0))
         return member_alone(strcmp(argv[1], "forever") == 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

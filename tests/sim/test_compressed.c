@@ -290,9 +290,3 @@ TEST_WITH(all_or_nothing_same_bits_and_no_mass_lost, NULL, say_seed)
             assert_int_equal(scene_run(current_seed), hash);
     }
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

@@ -171,9 +171,3 @@ TEST(the_others_agree_when_one_that_lied_at_will_is_gone)
 {
     storms(HOSTILE_AT_WILL);
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

@@ -304,9 +304,3 @@ TEST_WITH(a_cancelled_operation_ends_for_all_and_disturbs_no_other, NULL, say_se
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         run_cancel(current_seed);
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

@@ -190,9 +190,3 @@ TEST_WITH(a_group_that_closes_leaves_nothing, NULL, say_seed)
     for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
         run_closing(current_seed);
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

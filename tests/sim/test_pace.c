@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "support/suite.h"
-#include "support/watchdog.h"
 #include "virtual.h"
 
 #define GIGABIT 125e6
@@ -116,10 +115,4 @@ TEST(report_a_long_wire)
                               100 * bound(&pace) / took);
         }
     }
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that send at most so much, on virtual time: it takes what the bytes say, whatever the links. */
 #include "support/suite.h"
-#include "support/watchdog.h"
 #include "virtual.h"
 
 #define MBIT 1000000
@@ -156,10 +155,4 @@ TEST(a_fast_line_changes_nothing)
     pace.rate = UINT64_C(1000000) * MBIT;
     struct outcome fast = run(&pace);
     assert_true(fast.seconds >= without.seconds && fast.seconds < without.seconds + 0.001);
-}
-
-int main(void)
-{
-    watchdog(300, "a simulation");
-    return suite_run();
 }

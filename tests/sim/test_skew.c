@@ -3,7 +3,6 @@
  * nobody names another. */
 #include "job.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 #define SIZE    4
 #define LATE_NS (5 * NS_PER_MS)
@@ -132,10 +131,4 @@ TEST(errors_of_connections_are_counted)
     for (int r = 0; r < 3; r++)
         assert_int_equal(sim.nodes[r]->metrics.connection_errors, r < 2);
     sim_stop(&sim);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

@@ -457,9 +457,3 @@ TEST_WITH(steps_are_whole_and_lose_nothing, NULL, say_seed)
             assert_int_equal(scene_run(current_seed), hash);
     }
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

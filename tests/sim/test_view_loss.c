@@ -229,9 +229,3 @@ TEST(the_last_operation_outlives_who_closes)
     }
     assert_true(unfinished > 40);
 }
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

@@ -231,9 +231,3 @@ TEST(a_late_member_does_not_fill_memory)
 }
 
 /* ---- which seed ---- */
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
-}

@@ -421,9 +421,3 @@ TEST(splits)
             failed = run_split(victim, n);
     }
 }
-
-int main(void)
-{
-    watchdog(900, "a member without memory");
-    return suite_run();
-}
