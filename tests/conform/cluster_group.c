@@ -70,7 +70,7 @@ void cluster_group_group(struct cluster_group *f, const int *members, int size)
         heaps[i] = f->heap[members[i]];
     struct local_setup setup = {
         .config = &config, .count = size, .id = ++f->id, .lent_heaps = heaps, .loss = HEARTH_VIEW_CHANGED};
-    assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
+    assert_ok(local_open(&setup, nodes, &error));
     for (int i = 0; i < size; i++) {
         movers[i] = (struct mover){.old = f->node[members[i]], .next = nodes[i]};
         if (pthread_create(&threads[i], NULL, mover_run, &movers[i]) != 0)

@@ -200,7 +200,7 @@ void hear_late(hearth_group *group, int *status, char text[TEXT_MAX])
             snprintf(text, TEXT_MAX, "%s", hearth_error_text());
             next = hearth_barrier(group, NULL);
         }
-        check_status(next, HEARTH_OK);
+        check_ok(next);
     }
 }
 
@@ -208,9 +208,8 @@ static void works(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     int64_t one = rank + 1, sum = 0;
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL),
-                 HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
+    check_ok(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     check(sum == c->size * (c->size + 1) / 2, "rank %d: sum is %" PRId64, rank, sum);
 }
 

@@ -44,6 +44,7 @@ void fixture_works(struct fixture *c);
 bool check_note(bool good, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define check_status(got, wanted) check_status_note((got), (wanted), __FILE__, __LINE__, #got)
+#define check_ok(got)             check_status(got, HEARTH_OK)
 bool check_status_note(int got, int wanted, const char *file, int line, const char *call);
 /* That hearth_error_text (or another text) contains a word. */
 #define check_text(text, word) check_text_note((text), (word), __FILE__, __LINE__)

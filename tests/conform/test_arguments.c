@@ -293,7 +293,7 @@ TEST(test_other_bad_arguments)
     check_text(hearth_error_text(), "wait_all");
     check_status(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait_any");
-    check_status(hearth_barrier_nb(g, NULL, &request), HEARTH_OK);
+    check_ok(hearth_barrier_nb(g, NULL, &request));
     check_status(hearth_request_wait(request, -2), HEARTH_INVALID);
     check_text(hearth_error_text(), "timeout_ms");
     check_status(hearth_request_wait_all(&request, 1, -2), HEARTH_INVALID);
@@ -301,7 +301,7 @@ TEST(test_other_bad_arguments)
     check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
     check_status(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "index");
-    check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);
+    check_ok(hearth_barrier(c.world[1], NULL));
     hearth_request_close(request);
     fixture_works(&c);
     fixture_close(&c);
@@ -354,24 +354,24 @@ static void allowed_member(struct fixture *c, int rank, void *arg)
     float x[4] = {1, 2, 3, 4}, y[8];
     const size_t nothing[2] = {0, 0};
     const size_t *wild = root ? nothing : (const size_t *)(uintptr_t)8; /* read at the root only */
-    check_status(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
-    check_status(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
-    check_status(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
-    check_status(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_OP_SUM, 1, NULL), HEARTH_OK);
-    check_status(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_OP_SUM, NULL));
+    check_ok(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL));
+    check_ok(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL));
+    check_ok(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL));
+    check_ok(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL));
+    check_ok(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL));
+    check_ok(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_OP_SUM, 1, NULL));
+    check_ok(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL));
+    check_ok(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL));
     /* neighbours are not overlaps */
-    check_status(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_OP_MIN, NULL));
+    check_ok(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_OP_MIN, NULL));
     /* weight matters for averages only, but is checked always; 0 and large ones are fine */
     struct hearth_opts opts = opts_default();
     opts.weight = rank == 0 ? 0 : 1e30;
     opts.codec = "none";
     opts.timeout_ms = INT64_C(365) * 24 * 3600 * 1000;
-    check_status(hearth_barrier(g, &opts), HEARTH_OK);
+    check_ok(hearth_barrier(g, &opts));
 }
 
 TEST(test_what_is_allowed)
@@ -451,7 +451,7 @@ TEST(test_open_local)
     checks_end();
 
     hearth_node *nodes[HEARTH_LOCAL_MAX];
-    assert_int_equal(hearth_node_open_local(&good, HEARTH_LOCAL_MAX, nodes), HEARTH_OK);
+    assert_ok(hearth_node_open_local(&good, HEARTH_LOCAL_MAX, nodes));
     for (int i = 0; i < HEARTH_LOCAL_MAX; i++)
         hearth_node_close(nodes[i]);
     config = good;
@@ -498,15 +498,15 @@ TEST(test_names)
     enum hearth_op op;
     enum hearth_algo algo;
     for (int i = 0; i < DTYPES; i++) {
-        check_status(hearth_dtype_parse(hearth_dtype_name((enum hearth_dtype)i), &dtype), HEARTH_OK);
+        check_ok(hearth_dtype_parse(hearth_dtype_name((enum hearth_dtype)i), &dtype));
         check((int)dtype == i, "dtype %d is read as %d", i, (int)dtype);
     }
     for (int i = 0; i < OPS; i++) {
-        check_status(hearth_op_parse(hearth_op_name((enum hearth_op)i), &op), HEARTH_OK);
+        check_ok(hearth_op_parse(hearth_op_name((enum hearth_op)i), &op));
         check((int)op == i, "op %d is read as %d", i, (int)op);
     }
     for (int i = 0; i < ALGOS; i++) {
-        check_status(hearth_algo_parse(hearth_algo_name((enum hearth_algo)i), &algo), HEARTH_OK);
+        check_ok(hearth_algo_parse(hearth_algo_name((enum hearth_algo)i), &algo));
         check((int)algo == i, "algo %d is read as %d", i, (int)algo);
     }
     const char *const bad[] = {"", "f", "F32", "f32 ", "sums", "?", "rin"};

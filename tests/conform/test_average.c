@@ -42,7 +42,7 @@ static void average_member(struct fixture *c, int rank, void *arg)
         if (has_weights(a))
             opts.weight = a->weight[rank];
         y = 0;
-        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_OP_AVG, &opts), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_OP_AVG, &opts));
         check(y == wanted, "%s by %s on %d: rank %d has 0x%" PRIx64 " (%g), not 0x%" PRIx64 " (%g)",
               hearth_dtype_name(a->dtype), hearth_algo_name(opts.algo), a->size, rank, y,
               get_number(a->dtype, &y, 0), wanted, a->wanted);
@@ -139,8 +139,7 @@ static void alone(struct fixture *c, int rank, void *arg)
             fill_values(&job, 0, &x, 1);
             struct hearth_opts opts = opts_default();
             opts.weight = i % 2 ? 1 : 4;
-            check_status(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_OP_AVG, &opts),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_OP_AVG, &opts));
             check(x == y, "%s: 0x%" PRIx64 " became 0x%" PRIx64, hearth_dtype_name(job.dtype), x, y);
         }
     }
@@ -175,7 +174,7 @@ static void half_member(struct fixture *c, int rank, void *arg)
         struct hearth_opts opts = opts_default();
         opts.algo = algos[i];
         y = 0;
-        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, h->dtype, h->op, &opts), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x, &y, 1, h->dtype, h->op, &opts));
         check(y == wanted, "%s %s by %s on %d: rank %d has %g, not %g", hearth_dtype_name(h->dtype),
               hearth_op_name(h->op), hearth_algo_name(opts.algo), h->size, rank, get_number(h->dtype, &y, 0),
               get_number(h->dtype, &wanted, 0));
@@ -255,10 +254,9 @@ static void weightless(struct fixture *c, int rank, void *arg)
     for (int dtype = 0; dtype < DTYPES; dtype++) {
         uint64_t x = 0, y = 0;
         set_number((enum hearth_dtype)dtype, &x, 0, rank + 1);
-        check_status(
-            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts),
-            HEARTH_OK);
-        check_status(hearth_group_same(c->world[rank], &y, sizeof y, NULL, NULL), HEARTH_OK);
+        check_ok(
+            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts));
+        check_ok(hearth_group_same(c->world[rank], &y, sizeof y, NULL, NULL));
         double got = get_number((enum hearth_dtype)dtype, &y, 0);
         check(dtype_is_integer((enum hearth_dtype)dtype) ? y == 0 : got != got, "%s: 0 / 0 is %g",
               hearth_dtype_name((enum hearth_dtype)dtype), got);

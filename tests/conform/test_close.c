@@ -36,9 +36,8 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = PATIENCE_MS;
     snprintf(who, sizeof who, "rank %d", l->who);
     if (rank != l->who)
-        check_status(
-            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
-            HEARTH_OK);
+        check_ok(
+            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_OP_SUM, &opts, &request));
     fixture_meet(c);
     if (rank == l->who) {
         close_own(c, rank);
@@ -126,14 +125,13 @@ static void ending_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < operations; i++) { /* so that credit and acknowledgements are under way at the end */
         size_t count = 1 + draw_below(&seed, 600);
         memset(x, 0, sizeof x);
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL));
     }
     struct hearth_opts opts = opts_default();
     const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE,
                                       HEARTH_ALGO_EXCHANGE};
     opts.algo = algos[draw_below(&seed, 4)];
-    check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], &opts));
     if (draw(&own) % 4 == 0)
         sleep_ms(1);
     close_own(c, rank);
@@ -199,7 +197,7 @@ static void giving_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     bool gives = rank == (job->kind == REDUCE || job->kind == GATHER ? 1 : 0);
     if (!gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     fixture_meet(c);
     job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_request_wait(request, -1);
     snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
@@ -260,15 +258,14 @@ TEST(test_close_with_what_is_left)
         fixture_open(&c, 2, NULL);
         hearth_request *gather[2];
         for (int r = 0; r < 2; r++) /* finished, not freed */
-            check_status(hearth_barrier_nb(c.world[r], NULL, &gather[r]), HEARTH_OK);
-        check_status(hearth_request_wait_all(gather, 2, -1), HEARTH_OK);
+            check_ok(hearth_barrier_nb(c.world[r], NULL, &gather[r]));
+        check_ok(hearth_request_wait_all(gather, 2, -1));
         opts.done = count_run;
         opts.done_arg = &heard;
         for (int k = 0; k < LEFT; k++) {
             opts.tag = (uint64_t)k;
-            check_status(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                              &requests[k]),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
+                                          &requests[k]));
         }
         check(hearth_request_fd(requests[0]) >= 0, "no descriptor");
         close_own(&c, i % 2); /* the one that waits, or the one that is waited for */
@@ -286,8 +283,8 @@ static void groups_member(struct fixture *c, int rank, void *arg)
     (void)arg;
     hearth_group *pair = NULL, *all = NULL;
     int32_t x = 1, sum = 0;
-    check_status(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair), HEARTH_OK);
-    check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &all), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair));
+    check_ok(hearth_group_split(c->world[rank], 0, 0, NULL, &all));
     fixture_meet(c);
     if (rank == 3) {
         close_own(c, 3);
@@ -302,7 +299,7 @@ static void groups_member(struct fixture *c, int rank, void *arg)
         check_text(hearth_error_text(), "rank 1"); /* its rank in that group */
         return;
     }
-    check_status(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, NULL));
     check(sum == 2, "rank %d: sum is %d", rank, sum);
 }
 
@@ -341,8 +338,7 @@ static void all_at_once(struct fixture *c, int rank, void *arg)
     (void)arg;
     hearth_request *request;
     int32_t x[100] = {0};
-    check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_OP_SUM, NULL, &request),
-                 HEARTH_OK);
+    check_ok(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_OP_SUM, NULL, &request));
     fixture_meet(c);
     close_own(c, rank);
 }

@@ -283,7 +283,7 @@ static void barrier_holds(struct fixture *c, int rank, void *arg)
         if (rank == round % c->size)
             sleep_ms(1);
         (*entered)++;
-        check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
+        check_ok(hearth_barrier(c->world[rank], &opts));
         check(*entered >= (round + 1) * c->size, "rank %d left barrier %d before all had come", rank, round);
     }
 }
@@ -325,7 +325,7 @@ static void same_member(struct fixture *c, int rank, void *arg)
     check(who == s->who, "rank %d: who is %d, not %d", rank, who, s->who);
     if (s->status == HEARTH_DIFFERS)
         check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, NULL, NULL), s->status);
-    check_status(hearth_group_same(c->world[rank], NULL, 0, NULL, &who), HEARTH_OK);
+    check_ok(hearth_group_same(c->world[rank], NULL, 0, NULL, &who));
     /* The same bytes, but not as many. */
     int wanted = c->size > 1 ? HEARTH_DIFFERS : HEARTH_OK;
     check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL, NULL), wanted);

@@ -40,9 +40,8 @@ static void many_start(struct many *m, struct fixture *c, int rank, const struct
         struct hearth_opts opts = *like;
         int at = order[i];
         opts.tag = (uint64_t)at * 1000;
-        check_status(hearth_all_reduce_nb(c->world[rank], m->x[at], m->x[at], m->count[at], HEARTH_I32,
-                                          HEARTH_OP_SUM, &opts, &m->requests[at]),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(c->world[rank], m->x[at], m->x[at], m->count[at], HEARTH_I32,
+                                      HEARTH_OP_SUM, &opts, &m->requests[at]));
     }
 }
 
@@ -73,7 +72,7 @@ static void many_member(struct fixture *c, int rank, void *arg)
     memcpy(left, m->requests, sizeof left);
     for (int i = 0; i < MANY; i++) {
         size_t index = MANY;
-        check_status(hearth_request_wait_any(left, MANY, -1, &index), HEARTH_OK);
+        check_ok(hearth_request_wait_any(left, MANY, -1, &index));
         if (!check(index < MANY && left[index], "rank %d: index is %zu", rank, index))
             break;
         many_check(m, c, rank, (int)index);
@@ -113,9 +112,8 @@ static void bad_start(struct fixture *c, hearth_group *group, int32_t *x, hearth
     opts.timeout_ms = timeout_ms;
     for (int i = 0; i < MANY; i++) {
         opts.tag = (uint64_t)i % 50;
-        check_status(
-            hearth_all_reduce_nb(group, &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &requests[i]),
-            HEARTH_OK);
+        check_ok(
+            hearth_all_reduce_nb(group, &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &requests[i]));
     }
 }
 
@@ -127,7 +125,7 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     int32_t x[MANY] = {0};
     hearth_group *group = c->world[rank];
     if (e->way == BY_GROUP_CLOSE)
-        check_status(hearth_group_split(c->world[rank], 1, 0, NULL, &group), HEARTH_OK);
+        check_ok(hearth_group_split(c->world[rank], 1, 0, NULL, &group));
     int last = c->size - 1;
     bool first = rank == 0;
     if (first || (!e->late && rank != last))
@@ -136,7 +134,7 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     if (first && e->way == BY_DEADLINE)
         check_status(hearth_request_wait_all(requests, MANY, -1), HEARTH_TIMEOUT);
     for (int i = 0; first && e->way == BY_CANCEL && i < MANY; i++)
-        check_status(hearth_request_cancel(requests[i]), HEARTH_OK);
+        check_ok(hearth_request_cancel(requests[i]));
     for (int i = 0; first && e->way == BY_FREE && i < MANY; i++) {
         hearth_request_close(requests[i]);
         requests[i] = NULL;
@@ -225,13 +223,13 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     hearth_request *request;
     opts.done = count_run;
     opts.done_arg = &b;
-    check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     check(b.runs == 1 && b.status == HEARTH_OK, "rank %d: ran %d times, status %d", rank, b.runs, b.status);
 
-    check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
+    check_ok(hearth_request_wait(request, -1));
     check(b.runs == 2, "rank %d: the request was done before its callback had run", rank);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     hearth_request_close(request);
     check(b.runs == 2, "rank %d: ran %d times", rank, b.runs);
 
@@ -239,11 +237,11 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     b.runs = 0;
     fixture_meet(c);
     if (rank == 0) {
-        check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
+        check_ok(hearth_request_cancel(request));
         check(b.runs == 1 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
         hearth_request_close(request);
-        check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
+        check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
         hearth_request_close(request);
         check(b.runs == 2 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
     }
@@ -292,9 +290,8 @@ static void next_link(void *arg, int status)
     chain->left--;
     hearth_request **request = &chain->requests[chain->started++];
     chain->x = 1;
-    check_status(hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_I32, HEARTH_OP_SUM,
-                                      &chain->opts, request),
-                 HEARTH_OK);
+    check_ok(hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_I32, HEARTH_OP_SUM,
+                                  &chain->opts, request));
 }
 
 static void chain_member(struct fixture *c, int rank, void *arg)
@@ -309,7 +306,7 @@ static void chain_member(struct fixture *c, int rank, void *arg)
         sleep_ms(1);
     check(chain.x == c->size, "rank %d: the last sum is %d", rank, chain.x);
     for (int i = 0; i < chain.started; i++) {
-        check_status(hearth_request_wait(chain.requests[i], -1), HEARTH_OK);
+        check_ok(hearth_request_wait(chain.requests[i], -1));
         hearth_request_close(chain.requests[i]);
     }
     free(chain.requests);
@@ -352,9 +349,8 @@ static void limit_member(struct fixture *c, int rank, void *arg)
     if (rank == 0) {
         for (int i = 0; i < LIMIT; i++) {
             opts.tag = (uint64_t)i;
-            check_status(hearth_all_reduce_nb(c->world[0], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                              &requests[i]),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce_nb(c->world[0], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
+                                          &requests[i]));
         }
         opts.tag = LIMIT;
         check_status(
@@ -366,8 +362,7 @@ static void limit_member(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     for (int i = 0; rank != 0 && i < LIMIT; i++) {
         opts.tag = (uint64_t)i;
-        check_status(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     }
     if (rank != 0) { /* the one that rank 0 could not start ended for all */
         opts.tag = LIMIT;
@@ -377,7 +372,7 @@ static void limit_member(struct fixture *c, int rank, void *arg)
         check_text(hearth_error_text(), "rank 0");
     }
     if (rank == 0) {
-        check_status(hearth_request_wait_all(requests, LIMIT, -1), HEARTH_OK);
+        check_ok(hearth_request_wait_all(requests, LIMIT, -1));
         for (int i = 0; i < LIMIT; i++)
             hearth_request_close(requests[i]);
     }
@@ -414,11 +409,10 @@ static void far_ahead(struct fixture *c, int rank, void *arg)
     if (rank != 0)
         fixture_meet(c);
     for (int i = 0; i < AHEAD; i++)
-        check_status(hearth_all_gather_nb(c->world[rank], x, all, *count, HEARTH_I32, NULL, &requests[i]),
-                     HEARTH_OK);
+        check_ok(hearth_all_gather_nb(c->world[rank], x, all, *count, HEARTH_I32, NULL, &requests[i]));
     if (rank == 0)
         fixture_meet(c);
-    check_status(hearth_request_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, AHEAD, -1));
     for (int i = 0; i < AHEAD; i++)
         hearth_request_close(requests[i]);
     free(requests);
@@ -495,7 +489,7 @@ static void *work(void *arg)
         size_t count = round % 3 == 0 ? COUNT : 2;
         for (size_t i = 0; i < count; i++)
             x[i] = base + w->rank;
-        check_status(hearth_all_reduce(w->group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+        check_ok(hearth_all_reduce(w->group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts));
         int32_t wanted = w->size * base + w->size * (w->size - 1) / 2;
         for (size_t i = 0; i < count; i++)
             if (x[i] != wanted)
@@ -533,7 +527,7 @@ TEST(test_threads_of_one_node)
 /* One request, waited for by two threads. */
 static void *wait_too(void *arg)
 {
-    check_status(hearth_request_wait(arg, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(arg, -1));
     return NULL;
 }
 
@@ -544,14 +538,14 @@ static void shared_member(struct fixture *c, int rank, void *arg)
     hearth_request *request;
     if (rank == 1) {
         fixture_meet(c);
-        check_status(hearth_barrier(c->world[1], NULL), HEARTH_OK);
+        check_ok(hearth_barrier(c->world[1], NULL));
         return;
     }
-    check_status(hearth_barrier_nb(c->world[0], NULL, &request), HEARTH_OK);
+    check_ok(hearth_barrier_nb(c->world[0], NULL, &request));
     if (pthread_create(&other, NULL, wait_too, request) != 0)
         abort();
     fixture_meet(c);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     pthread_join(other, NULL);
     hearth_request_close(request);
 }

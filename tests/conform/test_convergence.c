@@ -53,8 +53,8 @@ static void member(struct fixture *c, int rank, void *arg)
         return;
     hearth_compressor_config_init(&config);
     config.codec = run->codec;
-    if (check_status(hearth_compressor_open(c->world[rank], &config, &t.compressor), HEARTH_OK))
-        check_status(train(&t, run, &score), HEARTH_OK);
+    if (check_ok(hearth_compressor_open(c->world[rank], &config, &t.compressor)))
+        check_ok(train(&t, run, &score));
     if (rank == 0) {
         run->score = score;
         run->hash = hash_bytes(t.params, t.count * sizeof *t.params);

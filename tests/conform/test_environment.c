@@ -125,14 +125,14 @@ TEST_WITH(test_good_values, clear_environment, NULL)
         hearth_config_init(&config);
         plain = config;
         set_alone(cases[i].name, cases[i].value);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         for (int k = 0; k < NAMES; k++) {
             uint64_t wanted = k == cases[i].name ? cases[i].field : field(&plain, k);
             check(field(&config, k) == wanted, "%s=%s: %s is %" PRIu64, names[cases[i].name], cases[i].value,
                   names[k], field(&config, k));
         }
         hearth_node *node = NULL; /* what is taken from the environment can be opened */
-        check_status(hearth_node_open_local(&config, 1, &node), HEARTH_OK);
+        check_ok(hearth_node_open_local(&config, 1, &node));
         hearth_node_close(node);
     }
     checks_end();
@@ -228,7 +228,7 @@ TEST_WITH(test_all_at_once_and_none, clear_environment, NULL)
     struct hearth_config config, plain;
     hearth_config_init(&config);
     plain = config;
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(memcmp(&config, &plain, sizeof config) == 0, "an empty environment changed something");
     const char *const values[NAMES] = {"5000", "32K",   "1M",    "64K",  "1G", "99", "7",
                                        "tree", "debug", "1gbit", "int8", "2G", "2"};
@@ -237,7 +237,7 @@ TEST_WITH(test_all_at_once_and_none, clear_environment, NULL)
         1000000000, 1,     UINT64_C(2) << 30, 2};
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], values[i], 1);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     for (int i = 0; i < NAMES; i++)
         check(field(&config, i) == wanted[i], "%s is %" PRIu64, names[i], field(&config, i));
     check_status(hearth_config_env(NULL), HEARTH_INVALID);
@@ -279,12 +279,12 @@ TEST_WITH(test_folder, clear_environment, clear_environment)
         if (cases[i].home)
             setenv("HOME", cases[i].home, 1);
         hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         const char *folder = environment_of(&config)->folder;
         check(strcmp(folder, cases[i].folder) == 0, "the folder is \"%s\", not \"%s\"", folder,
               cases[i].folder);
         const struct hearth_environment *first = config.environment;
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         check(config.environment == first, "what was found already takes memory again");
     }
     memset(home, 'h', sizeof home - 1);

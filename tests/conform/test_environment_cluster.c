@@ -123,7 +123,7 @@ TEST_WITH(test_numbers, clear_environment, NULL)
             clear_environment(NULL);
             setenv(numbers[i].name, text, 1);
             hearth_config_init(&config);
-            check_status(hearth_config_env(&config), HEARTH_OK);
+            check_ok(hearth_config_env(&config));
             check(number_field(&config, i) == wanted, "%s is %" PRIu64, numbers[i].name,
                   number_field(&config, i));
             expect_others_plain(&config, i, -1);
@@ -166,7 +166,7 @@ TEST_WITH(test_strings, clear_environment, NULL)
         clear_environment(NULL);
         setenv(strings[i], "some text", 1); /* what it means is looked at when a node is opened */
         hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         check(same(string_field(&config, i), "some text"), "%s", strings[i]);
         expect_others_plain(&config, -1, i);
     }
@@ -178,7 +178,7 @@ TEST_WITH(test_no_helper, clear_environment, NULL)
     struct hearth_config config;
     setenv("HEARTH_MDNS", "", 1); /* is another thing than not to be set */
     hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(same(config.mdns, ""), "HEARTH_MDNS");
     checks_end();
 }
@@ -191,7 +191,7 @@ static void good_word(int i, const char *word)
     clear_environment(NULL);
     setenv(strings[i], word, 1);
     hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(same(string_field(&config, i), word), "%s=%s", strings[i], word);
     expect_others_plain(&config, -1, i);
 }
@@ -286,7 +286,7 @@ TEST_WITH(test_launcher_fills_in_what_is_open, clear_environment, NULL)
         for (int k = 0; k < 3 && cases[i].set[k][0]; k++)
             setenv(cases[i].set[k][0], cases[i].set[k][1], 1);
         hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         check(config.rank == cases[i].rank, "case %zu: rank %d", i, config.rank);
         check(config.world_size == cases[i].world_size, "case %zu: world_size %d", i, config.world_size);
         const char *found = environment_of(&config)->rendezvous;
@@ -304,7 +304,7 @@ TEST_WITH(test_launcher_comes_after_the_program, clear_environment, NULL)
     config.rank = 0;
     config.world_size = 2;
     config.rendezvous = "127.0.0.1:9";
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(config.rank == 0 && config.world_size == 2, "rank %d of %d", config.rank, config.world_size);
     check(environment_of(&config)->rendezvous[0] == '\0', "%s", environment_of(&config)->rendezvous);
     checks_end();
@@ -325,6 +325,6 @@ TEST_WITH(test_bad_launchers, clear_environment, NULL)
     setenv("HEARTH_RENDEZVOUS", "127.0.0.1:1", 1);
     setenv("HEARTH_WORLD_SIZE", "2", 1);
     setenv("HEARTH_RANK", "1", 1);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     checks_end();
 }

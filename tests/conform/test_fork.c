@@ -100,12 +100,11 @@ static void working_member(struct fixture *c, int rank, void *arg)
         int32_t stop = rank == 0 && f->stop;
         for (size_t i = 0; i < count; i++)
             x[i] = (int32_t)i + rank;
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL));
         for (size_t i = 0; i < count; i++)
             if (x[i] != MEMBERS * (int32_t)i + MEMBERS * (MEMBERS - 1) / 2)
                 check(false, "rank %d, round %d: element %zu is %d", rank, round, i, x[i]);
-        check_status(hearth_broadcast(c->world[rank], &stop, 1, HEARTH_I32, 0, NULL), HEARTH_OK);
+        check_ok(hearth_broadcast(c->world[rank], &stop, 1, HEARTH_I32, 0, NULL));
         f->rounds++;
         if (stop)
             break;
@@ -137,16 +136,15 @@ static void start_requests(struct family *f)
     opts.tag = 99;
     for (int i = 0; i < MEMBERS; i++) {
         opts.tag = 99 + (uint64_t)i; /* nobody else calls these */
-        check_status(hearth_all_reduce_nb(f->cluster->world[i], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM,
-                                          &opts, &f->requests[i]),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(f->cluster->world[i], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
+                                      &f->requests[i]));
     }
 }
 
 static void split_all(struct fixture *c, int rank, void *arg)
 {
     struct family *f = arg;
-    check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]));
 }
 
 TEST(test_fork_while_operations_run)

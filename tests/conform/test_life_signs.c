@@ -61,7 +61,7 @@ TEST(a_member_lives_while_its_data_arrives)
 
     watchdog(120, "a member whose heartbeats are held up");
     nodes_up(nodes, 2, &setup);
-    assert_int_equal(hearth_node_on_event(nodes[1], hold_up, NULL), HEARTH_OK);
+    assert_ok(hearth_node_on_event(nodes[1], hold_up, NULL));
     for (int i = 0; i < 2; i++) {
         workers[i].node = nodes[i];
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);

@@ -163,7 +163,7 @@ static void codec_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     opts.codec = rank == 0 ? "none" : NULL;
     float x = 1, y = 0;
-    check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, &opts));
 }
 
 TEST(test_codec_none_is_no_codec)
@@ -183,8 +183,7 @@ static void may_differ(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = rank == 2 ? 50000 : -1;
     opts.weight = rank + 1;
     opts.flags = rank == 0 ? HEARTH_FLAG_RESTORE : 0;
-    check_status(hearth_all_reduce(c->world[rank], &x, target, 1, HEARTH_F32, HEARTH_OP_SUM, &opts),
-                 HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], &x, target, 1, HEARTH_F32, HEARTH_OP_SUM, &opts));
     check(*target == 3, "rank %d has %g", rank, (double)*target);
 }
 
@@ -210,7 +209,7 @@ static void early_root_member(struct fixture *c, int rank, void *arg)
     float x[8] = {0};
     hearth_group *g = c->world[rank];
     if (rank == e->root) {
-        check_status(hearth_broadcast(g, x, 8, HEARTH_F32, e->root, NULL), HEARTH_OK);
+        check_ok(hearth_broadcast(g, x, 8, HEARTH_F32, e->root, NULL));
         fixture_meet(c); /* the others have not called yet: nobody could know */
         fixture_meet(c);
     } else {
@@ -252,7 +251,7 @@ static void arbiter_member(struct fixture *c, int rank, void *arg)
     float x[4] = {0};
     hearth_group *g = c->world[rank];
     if (rank == 0)
-        check_status(hearth_broadcast(g, x, 4, HEARTH_F32, 0, NULL), HEARTH_OK);
+        check_ok(hearth_broadcast(g, x, 4, HEARTH_F32, 0, NULL));
     fixture_meet(c);
     if (rank == 1)
         check_status(hearth_broadcast(g, x, 3, HEARTH_F32, 0, NULL), HEARTH_MISMATCH);
@@ -261,7 +260,7 @@ static void arbiter_member(struct fixture *c, int rank, void *arg)
         check_status(hearth_barrier(g, NULL), HEARTH_MISMATCH);
         check_text(hearth_error_text(), "rank 1 called broadcast of 3 f32");
     }
-    check_status(hearth_barrier(g, NULL), HEARTH_OK);
+    check_ok(hearth_barrier(g, NULL));
     (void)round;
 }
 
@@ -364,9 +363,8 @@ static void other_tags(struct fixture *c, int rank, void *arg)
     for (size_t i = 0; i < RUNNING; i++) {
         opts.tag = i;
         size_t count = i % 4 == 3 && rank == 2 ? COUNT - 1 : COUNT;
-        check_status(hearth_all_reduce_nb(c->world[rank], x + i * COUNT, x + i * COUNT, count, HEARTH_I32,
-                                          HEARTH_OP_SUM, &opts, &requests[i]),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(c->world[rank], x + i * COUNT, x + i * COUNT, count, HEARTH_I32,
+                                      HEARTH_OP_SUM, &opts, &requests[i]));
     }
     for (size_t i = 0; i < RUNNING; i++) {
         check_status(hearth_request_wait(requests[i], -1), i % 4 == 3 ? HEARTH_MISMATCH : HEARTH_OK);

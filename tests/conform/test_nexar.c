@@ -25,7 +25,7 @@ static void constant_member(struct fixture *c, int rank, void *arg)
     char x[64], y[64];
     for (size_t i = 0; i < k->count; i++)
         set_number(k->dtype, x, i, rank + k->add);
-    check_status(hearth_all_reduce(c->world[rank], x, y, k->count, k->dtype, k->op, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], x, y, k->count, k->dtype, k->op, NULL));
     for (size_t i = 0; i < k->count; i++)
         check(get_number(k->dtype, y, i) == k->wanted, "rank %d: element %zu is %g", rank, i,
               get_number(k->dtype, y, i));
@@ -57,8 +57,7 @@ static void uneven_member(struct fixture *c, int rank, void *arg)
         opts.algo = (enum hearth_algo)algo;
         for (size_t i = 0; i < *count; i++)
             x[i] = (float)i * (float)(rank + 1);
-        check_status(hearth_all_reduce(c->world[rank], x, y, *count, HEARTH_F32, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, y, *count, HEARTH_F32, HEARTH_OP_SUM, &opts));
         for (size_t i = 0; i < *count; i++)
             check(y[i] == (float)i * (float)(c->size * (c->size + 1) / 2), "rank %d by %s: element %zu is %g",
                   rank, hearth_algo_name(opts.algo), i, (double)y[i]);
@@ -117,13 +116,11 @@ static void scan_member(struct fixture *c, int rank, void *arg)
     (void)arg;
     const float sums[] = {1, 3, 6, 10}, before[] = {0, 1, 3, 6}, products[] = {1, 1, 2, 6};
     float x = (float)(rank + 1), y = -1;
-    check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL));
     check(y == sums[rank], "rank %d: scan gives %g", rank, (double)y);
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL),
-                 HEARTH_OK);
+    check_ok(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL));
     check(y == before[rank], "rank %d: exclusive scan gives %g", rank, (double)y);
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_PROD, NULL),
-                 HEARTH_OK);
+    check_ok(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_PROD, NULL));
     check(y == products[rank], "rank %d: exclusive product gives %g", rank, (double)y);
 }
 
@@ -145,15 +142,14 @@ static void pairs_member(struct fixture *c, int rank, void *arg)
     hearth_request *requests[2];
     hearth_group *pair = NULL;
     for (int i = 0; i < 2; i++)
-        check_status(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, NULL,
-                                          &requests[i]),
-                     HEARTH_OK);
-    check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, NULL,
+                                      &requests[i]));
+    check_ok(hearth_request_wait_all(requests, 2, -1));
     check(x[0] == 10 && x[1] == 100, "rank %d: %d and %d", rank, x[0], x[1]);
     hearth_request_close(requests[0]);
     hearth_request_close(requests[1]);
-    check_status(hearth_group_split(c->world[rank], rank / 2, rank, NULL, &pair), HEARTH_OK);
-    check_status(hearth_all_reduce(pair, &y, &y, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], rank / 2, rank, NULL, &pair));
+    check_ok(hearth_all_reduce(pair, &y, &y, 1, HEARTH_I32, HEARTH_OP_SUM, NULL));
     check(y == (rank < 2 ? 3 : 7), "rank %d: the pair has %d", rank, y);
     hearth_group_close(pair);
 }
@@ -183,8 +179,7 @@ static void large_member(struct fixture *c, int rank, void *arg)
         opts.algo = algos[k];
         for (size_t i = 0; i < count; i++)
             x[i] = large_value(rank, i);
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_F32, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_F32, HEARTH_OP_SUM, &opts));
         float factor = (float)(c->size * (c->size + 1) / 2);
         for (size_t i = 0; i < count; i++)
             if (x[i] != factor * (float)(i % 1021)) {
@@ -245,8 +240,7 @@ static void tag_member(struct fixture *c, int rank, void *arg)
         size_t count = i >= 65530 && i <= 65540 ? COUNT : 1;
         for (size_t k = 0; k < count; k++)
             x[k] = i + rank + (int32_t)k;
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL));
         for (size_t k = 0; k < count; k++)
             if (x[k] != c->size * (i + (int32_t)k) + 1)
                 check(false, "rank %d: operation %d: element %zu is %d", rank, i, k, x[k]);
@@ -278,13 +272,11 @@ static void scatter_gather_member(struct fixture *c, int rank, void *arg)
         x[i] = (float)(i / PART * 1000 + i % PART) + (float)rank * 0.25f;
     opts.algo = *algo;
     opts.flags = HEARTH_FLAG_RANK_ORDER;
-    check_status(hearth_all_reduce(c->world[rank], x, whole, count, HEARTH_F32, HEARTH_OP_SUM, &opts),
-                 HEARTH_OK);
-    check_status(hearth_reduce_scatter(c->world[rank], x, part, PART, HEARTH_F32, HEARTH_OP_SUM, &opts),
-                 HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], x, whole, count, HEARTH_F32, HEARTH_OP_SUM, &opts));
+    check_ok(hearth_reduce_scatter(c->world[rank], x, part, PART, HEARTH_F32, HEARTH_OP_SUM, &opts));
     check(memcmp(part, whole + (size_t)rank * PART, sizeof part) == 0, "rank %d has another chunk", rank);
     opts.flags = 0;
-    check_status(hearth_all_gather(c->world[rank], part, again, PART, HEARTH_F32, &opts), HEARTH_OK);
+    check_ok(hearth_all_gather(c->world[rank], part, again, PART, HEARTH_F32, &opts));
     check(memcmp(again, whole, count * 4) == 0, "rank %d: reduce_scatter + all_gather is not all_reduce",
           rank);
     free(x);
@@ -318,7 +310,7 @@ static void places_member(struct fixture *c, int rank, void *arg)
         bool with_nan = i / 32;
         for (size_t k = 0; k < COUNT; k++)
             set_number(dtype, x, k, with_nan && rank == 1 ? (double)NAN : values[i % 8]);
-        check_status(hearth_all_reduce(c->world[rank], x, y, COUNT, dtype, ops[i / 8 % 4], NULL), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, y, COUNT, dtype, ops[i / 8 % 4], NULL));
         for (size_t k = 0; k < COUNT; k++)
             check(y[k] == y[0] && (!with_nan || y[k] == nan), "%s %s of %g: 0x%04x at 0, 0x%04x at %zu",
                   hearth_dtype_name(dtype), hearth_op_name(ops[i / 8 % 4]), values[i % 8], y[0], y[k], k);
@@ -348,14 +340,13 @@ static void identity_member(struct fixture *c, int rank, void *arg)
         char x[5 * 8], y[5 * 8];
         for (size_t k = 0; k < 5; k++)
             set_number(dtype, x, k, 3);
-        check_status(hearth_exclusive_scan(c->world[rank], x, y, 5, dtype, op, NULL), HEARTH_OK);
+        check_ok(hearth_exclusive_scan(c->world[rank], x, y, 5, dtype, op, NULL));
         for (size_t k = 0; rank == 0 && k < 5; k++)
             check(get_bits(dtype, y, k) == identity_bits(dtype, op), "%s %s: 0x%" PRIx64,
                   hearth_dtype_name(dtype), hearth_op_name(op), get_bits(dtype, y, k));
     }
     float x = 1, y = 0;
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_MIN, NULL),
-                 HEARTH_OK);
+    check_ok(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_MIN, NULL));
     check(rank > 0 || (isinf(y) && y > 0), "min over nobody is %g", (double)y);
 }
 
@@ -379,10 +370,9 @@ static void scans_member(struct fixture *c, int rank, void *arg)
         opts.algo = i % 2 ? HEARTH_ALGO_RING : HEARTH_ALGO_TREE;
         for (int r = 0; r < rank; r++)
             wanted += (int64_t)i * 100 + r;
-        check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts));
         check(y == wanted, "rank %d: exclusive scan %d gives %" PRId64, rank, i, y);
-        check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts), HEARTH_OK);
+        check_ok(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts));
         check(y == wanted + x, "rank %d: scan %d gives %" PRId64, rank, i, y);
     }
 }
@@ -420,23 +410,22 @@ static void old_member(struct fixture *c, int rank, void *arg)
     hearth_request *requests[20];
     int32_t x[20];
     struct hearth_opts opts = opts_default();
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
     sleep_ms(1500);
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
     for (int i = 0; i < 20; i++) { /* traffic of all sorts around the next ones */
         opts.tag = (uint64_t)i + 1;
         x[i] = i;
-        check_status(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                          &requests[i]),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
+                                      &requests[i]));
         if (i % 5 == 0)
-            check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
+            check_ok(hearth_barrier(c->world[rank], NULL));
     }
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
-    check_status(hearth_request_wait_all(requests, 20, -1), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
+    check_ok(hearth_request_wait_all(requests, 20, -1));
     for (int i = 0; i < 20; i++)
         hearth_request_close(requests[i]);
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
 }
 
 TEST(test_w12_barrier_long_after_the_start)
@@ -458,7 +447,7 @@ static void freed_member(struct fixture *c, int rank, void *arg)
     int32_t *x = must_alloc(COUNT * sizeof *x);
     memset(x, 0, COUNT * sizeof *x);
     int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL, &request);
-    check_status(status, HEARTH_OK);
+    check_ok(status);
     if (rank == 0) {
         hearth_request_close(request);
         free(x); /* a sanitizer sees every later access */

@@ -15,8 +15,7 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
                                  const struct hearth_opts *opts)
 {
     hearth_request *request = NULL;
-    check_status(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, &request),
-                 HEARTH_OK);
+    check_ok(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, &request));
     return request;
 }
 
@@ -29,7 +28,7 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     hearth_group *g = c->world[rank];
     if (rank != 0) {
         fixture_meet(c); /* rank 0 has looked at an operation that cannot have ended */
-        check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL));
         return;
     }
     hearth_request *request = start_sum(g, &x, 1, NULL);
@@ -39,14 +38,14 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     check_status(hearth_request_wait_all(&request, 1, 1), HEARTH_PENDING);
     check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
     fixture_meet(c);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
-    check_status(hearth_request_test(request), HEARTH_OK); /* again after the end */
-    check_status(hearth_request_wait(request, 0), HEARTH_OK);
-    check_status(hearth_request_wait(request, INT64_MAX), HEARTH_OK);
-    check_status(hearth_request_cancel(request), HEARTH_OK); /* too late, and harmless */
-    check_status(hearth_request_test(request), HEARTH_OK);
+    check_ok(hearth_request_test(request)); /* again after the end */
+    check_ok(hearth_request_wait(request, 0));
+    check_ok(hearth_request_wait(request, INT64_MAX));
+    check_ok(hearth_request_cancel(request)); /* too late, and harmless */
+    check_ok(hearth_request_test(request));
     hearth_request_close(request);
 }
 
@@ -68,9 +67,9 @@ static void long_wait(struct fixture *c, int rank, void *arg)
         sleep_ms(20);
     hearth_request *request = start_sum(c->world[rank], &x, 1, NULL);
     size_t index = 7;
-    check_status(hearth_request_wait(request, *timeout_ms), HEARTH_OK);
-    check_status(hearth_request_wait_all(&request, 1, *timeout_ms), HEARTH_OK);
-    check_status(hearth_request_wait_any(&request, 1, *timeout_ms, &index), HEARTH_OK);
+    check_ok(hearth_request_wait(request, *timeout_ms));
+    check_ok(hearth_request_wait_all(&request, 1, *timeout_ms));
+    check_ok(hearth_request_wait_any(&request, 1, *timeout_ms, &index));
     hearth_request_close(request);
 }
 
@@ -99,7 +98,7 @@ static void several(struct fixture *c, int rank, void *arg)
         opts.tag = (uint64_t)i;
         requests[i + 1] = start_sum(c->world[rank], &x[i], 1, &opts);
     }
-    check_status(hearth_request_wait_all(requests, SEVERAL + 2, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, SEVERAL + 2, -1));
     for (int i = 0; i < SEVERAL; i++) {
         check(x[i] == i * c->size * (c->size + 1) / 2, "rank %d: sum %d is %d", rank, i, x[i]);
         hearth_request_close(requests[i + 1]);
@@ -115,8 +114,8 @@ TEST(test_wait_all)
     /* nothing to wait for */
     hearth_request *none[2] = {NULL, NULL};
     size_t index = 7;
-    check_status(hearth_request_wait_all(none, 2, -1), HEARTH_OK);
-    check_status(hearth_request_wait_all(NULL, 0, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(none, 2, -1));
+    check_ok(hearth_request_wait_all(NULL, 0, -1));
     check_status(hearth_request_wait_any(none, 2, -1, &index), HEARTH_INVALID);
     check(index == 7, "index was set to %zu", index);
     checks_end();
@@ -134,10 +133,10 @@ static void first_bad(struct fixture *c, int rank, void *arg)
         requests[i] = start_sum(c->world[rank], &x[2 * i], i == 1 && rank == 0 ? 2 : 1, &opts);
     }
     if (rank == 1) {
-        check_status(hearth_request_cancel(requests[2]), HEARTH_OK);
+        check_ok(hearth_request_cancel(requests[2]));
         check_status(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH);
         check_text(hearth_error_text(), "rank 0");
-        check_status(hearth_request_test(requests[0]), HEARTH_OK);
+        check_ok(hearth_request_test(requests[0]));
         check_status(hearth_request_test(requests[2]), HEARTH_CANCELLED);
     } else {
         check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_MISMATCH);
@@ -172,8 +171,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
             fixture_meet(c);
             opts.tag = (uint64_t)order[i];
             x[i] = 1;
-            check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
         }
         return;
     }
@@ -187,7 +185,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
         check_status(hearth_request_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
         check(index == 99, "index was set to %zu", index);
         fixture_meet(c);
-        check_status(hearth_request_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
+        check_ok(hearth_request_wait_any(requests, SEVERAL, -1, &index));
         check(index == (size_t)order[i], "%zu ended, not %d", index, order[i]);
         check(x[order[i]] == order[i] + 1, "sum is %d", x[order[i]]);
         hearth_request_close(requests[order[i]]);
@@ -219,7 +217,7 @@ TEST(test_wait_for_several_nodes)
         }
         for (int i = 0; i < NODES; i++) {
             size_t index = 99;
-            check_status(hearth_request_wait_any(requests, NODES, -1, &index), HEARTH_OK);
+            check_ok(hearth_request_wait_any(requests, NODES, -1, &index));
             if (!check(index < NODES && requests[index], "index is %zu", index))
                 break;
             check(x[index] == 6, "sum is %d", x[index]);
@@ -232,7 +230,7 @@ TEST(test_wait_for_several_nodes)
         memset(large[i], 0, 400000 * sizeof(int32_t));
         requests[i] = start_sum(c.world[i], large[i], 400000, NULL);
     }
-    check_status(hearth_request_wait_all(requests, NODES, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, NODES, -1));
     for (int i = 0; i < NODES; i++) {
         hearth_request_close(requests[i]);
         free(large[i]);
@@ -267,7 +265,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     if (rank == 1 && e->by_free) {
         hearth_request_close(request);
     } else if (rank == 1) {
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
         check_status(hearth_request_test(request), HEARTH_CANCELLED);
         check_text(hearth_request_error(request), "cancelled");
         hearth_request_close(request);
@@ -327,7 +325,7 @@ static void cancel_midway(struct fixture *c, int rank, void *arg)
     for (int i = 0; rank == 0 && status == HEARTH_PENDING && i < *spin; i++)
         status = hearth_request_test(request);
     if (rank == 0)
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
     status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "rank %d: %s",
           rank, hearth_status_name(status));
@@ -356,13 +354,13 @@ static void restore_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     bool gives = rank != c->size - 1;
     if (gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     fixture_meet(c);
     if (rank == 0)
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
     fixture_meet(c);
     if (!gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     int status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "%s: rank %d: %s",
           job_name(job), rank, hearth_status_name(status));
@@ -409,7 +407,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     int32_t x[2] = {1, 1};
     if (rank == 1) {
         fixture_meet(c);
-        check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_OP_SUM, NULL));
         return;
     }
     hearth_request *request = start_sum(c->world[0], x, 2, NULL);
@@ -420,7 +418,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     check(readable(fd, PATIENCE_MS), "not readable after the end"); /* nobody waits: the library drives */
     check(readable(fd, 0), "readable only once");
-    check_status(hearth_request_test(request), HEARTH_OK);
+    check_ok(hearth_request_test(request));
     check(x[0] == 2 && x[1] == 2, "sums are %d and %d", x[0], x[1]);
     hearth_request_close(request);
 }
@@ -436,7 +434,7 @@ TEST(test_descriptor)
     fixture_open(&c, 1, NULL); /* asked for after the end */
     int32_t x = 1;
     hearth_request *request = start_sum(c.world[0], &x, 1, NULL);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     check(readable(hearth_request_fd(request), 0), "not readable");
     hearth_request_close(request);
     fixture_close(&c);
@@ -542,6 +540,6 @@ TEST(test_deadlines_of_config_and_of_zero)
     fixture_close(&c);
 
     fixture_open(&c, 1, NULL);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     fixture_close(&c);
 }

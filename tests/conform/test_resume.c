@@ -29,7 +29,7 @@ static hearth_compressor *open_ruled(hearth_group *group, uint64_t warmup, uint6
     hearth_compressor *compressor = open_compressor(group, "bf16", warmup, ramp);
     for (int k = 0; k < KINDS; k++)
         if (kinds[k].codec)
-            check_status(hearth_compressor_add_rule(compressor, kinds[k].name, kinds[k].codec), HEARTH_OK);
+            check_ok(hearth_compressor_add_rule(compressor, kinds[k].name, kinds[k].codec));
     return compressor;
 }
 
@@ -56,12 +56,11 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
         struct hearth_tensor tensor = tensor_of(&kinds[k], data[k]);
         enum hearth_op op = k % 3 ? HEARTH_OP_AVG : HEARTH_OP_SUM;
         if (k % 2)
-            check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, op, NULL, &requests[k]),
-                         HEARTH_OK);
+            check_ok(hearth_compressor_all_reduce_nb(compressor, &tensor, op, NULL, &requests[k]));
         else
-            check_status(hearth_compressor_all_reduce(compressor, &tensor, op, NULL), HEARTH_OK);
+            check_ok(hearth_compressor_all_reduce(compressor, &tensor, op, NULL));
     }
-    check_status(hearth_request_wait_all(requests, KINDS, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, KINDS, -1));
     for (int k = 0; k < KINDS; k++) {
         size_t len = kind_count(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
         run->hash[rank][step][k] = hash_bytes(data[k], len);
@@ -75,8 +74,7 @@ static void run_member(struct fixture *c, int rank, void *arg)
     struct run *run = arg;
     hearth_compressor *compressor = open_ruled(c->world[rank], run->warmup, run->ramp);
     if (run->old)
-        check_status(hearth_compressor_load(compressor, run->old->saved[rank], run->old->saved_len[rank]),
-                     HEARTH_OK);
+        check_ok(hearth_compressor_load(compressor, run->old->saved[rank], run->old->saved_len[rank]));
     for (int step = run->first; step < 2 * STEPS; step++) {
         if (step == STEPS)
             run->saved[rank] = save(compressor, &run->saved_len[rank]);

@@ -85,14 +85,14 @@ void whole_step(struct cluster_group *f, int member, void *arg)
     (void)f;
     training_fill(t, member);
     model_ready(&t->model[member], (uint64_t)member);
-    check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
+    check_ok(hearth_sync_wait(t->model[member].sync, NULL));
 }
 
 void complete(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
-    check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
+    check_ok(hearth_sync_wait(t->model[member].sync, NULL));
 }
 
 void run_step(struct cluster_group *f, struct training *t, cluster_group_fn *fn)

@@ -99,7 +99,7 @@ void note_failed(struct note *note, int status)
 hearth_node *member_open(void)
 {
     hearth_node *node = NULL;
-    check_status(hearth_node_open(NULL, &node), HEARTH_OK);
+    check_ok(hearth_node_open(NULL, &node));
     return node;
 }
 

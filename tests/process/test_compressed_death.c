@@ -203,7 +203,7 @@ static void worker_open(struct worker *w)
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
     config.min_count = 1;
-    check_status(hearth_compressor_open(w->world, &config, &w->compressor), HEARTH_OK);
+    check_ok(hearth_compressor_open(w->world, &config, &w->compressor));
     for (int i = 0; i < IN_FLIGHT; i++) {
         static const char *const names[IN_FLIGHT] = {"a", "b", "c"};
         struct tensor *t = &w->tensors[i];
@@ -212,7 +212,7 @@ static void worker_open(struct worker *w)
         t->e = calloc(COUNT_MAX, sizeof *t->e);
         t->e_before = must_alloc(COUNT_MAX * sizeof *t->e_before);
         w->kept_codec[i] = codecs[(3 * w->death->seed + (uint64_t)i) % CODEC_COUNT];
-        check_status(hearth_compressor_add_rule(w->compressor, names[i], w->kept_codec[i]), HEARTH_OK);
+        check_ok(hearth_compressor_add_rule(w->compressor, names[i], w->kept_codec[i]));
     }
 }
 

@@ -39,7 +39,7 @@ static void sum(hearth_group *world, int round, int64_t *x)
     for (size_t i = 0; i < COUNT; i++)
         x[i] = element(rank, i, round);
     opts.algo = round % 2 == 0 ? HEARTH_ALGO_RING : HEARTH_ALGO_DIRECT;
-    check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_OP_SUM, &opts));
     for (size_t i = 0; i < COUNT; i++)
         bad += x[i] != (int64_t)(i % 1009) * ranks + (int64_t)size * round;
     check(bad == 0, "rank %d of %d: %zu sums of %d are wrong in round %d", rank, size, bad, COUNT, round);
@@ -75,23 +75,23 @@ static void member(struct team *team, int rank, void *arg)
     set_number_env("HEARTH_OP_TIMEOUT_MS", DEADLINE_S * 1000L);
     setenv("HEARTH_SECRET", TEAM_SECRET, 1);
     hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     config.log = hear;
     config.log_arg = &rank;
     uint64_t begin = now_ns();
-    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
+    if (!check_ok(hearth_node_open(&config, &node)))
         return;
     note->value = (double)(now_ns() - begin) / 1e9;
     int64_t *x = must_alloc(COUNT * sizeof *x);
     for (int i = 0; i < ROUNDS; i++)
         sum(hearth_node_world(node), i, x);
     free(x);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     uint64_t bytes = memory_at_rest(node, enough);
     check(bytes <= enough, "rank %d of %d has %llu bytes at rest, %llu are enough", rank, team->size,
           (unsigned long long)bytes, (unsigned long long)enough);
     atomic_store(&note->rounds, bytes);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     hearth_node_close(node);
 }
 

@@ -40,7 +40,7 @@ static void member(struct team *team, int rank, void *arg)
     hearth_node *node = member_open();
     if (!node)
         return;
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     int count = threads() - (under_tsan() ? 1 : 0); /* it has one of its own */
     check(count <= THREADS_MAX, "rank %d has %d threads", rank, count);
     uint64_t begin = now_ns();
@@ -50,7 +50,7 @@ static void member(struct team *team, int rank, void *arg)
     check(note->value < PERCENT_MAX * slow_factor(), "rank %d does nothing, with %.2f %% of a core", rank,
           note->value);
     atomic_store(&note->rounds, (uint64_t)count);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     hearth_node_close(node);
 }
 
@@ -96,7 +96,7 @@ static void waiting_member(struct team *team, int rank, void *arg)
     uint64_t begin = now_ns();
     if (rank == 0)
         sleep_ms(IDLE_MS);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     note->value = (cpu_ms() - before) / ((double)(now_ns() - begin) / 1e6) * 100;
     check(note->value < PERCENT_MAX * slow_factor(), "rank %d waits with %.2f %% of a core", rank,
           note->value);

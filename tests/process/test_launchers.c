@@ -31,16 +31,16 @@ static int rank_main(bool mortal)
     hearth_node *node = NULL;
     int64_t sum = 0;
     hearth_config_init(&config);
-    if (!check_status(hearth_config_env(&config), HEARTH_OK))
+    if (!check_ok(hearth_config_env(&config)))
         return 1;
     config.open_timeout_ms = 20000 * slow_factor();
-    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
+    if (!check_ok(hearth_node_open(&config, &node)))
         return 1;
     hearth_group *world = hearth_node_world(node);
     if (mortal && hearth_group_rank(world) == 1 && is_first_life())
         kill(getpid(), SIGKILL);
     sum = hearth_group_rank(world) + 1;
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     printf("rank %d of %d: sum %lld\n", hearth_group_rank(world), hearth_group_size(world), (long long)sum);
     fflush(stdout);
     hearth_node_close(node);
@@ -233,7 +233,7 @@ static void by_hand(struct team *team, int rank, void *arg)
     check(hearth_group_rank(world) == rank && hearth_group_size(world) == team->size,
           "%s: rank %d of %d is %d of %d", launcher, rank, team->size, hearth_group_rank(world),
           hearth_group_size(world));
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     check(sum == team->size, "%s: the sum is %lld", launcher, (long long)sum);
     hearth_node_close(node);
 }

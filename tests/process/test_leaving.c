@@ -65,7 +65,7 @@ static void last_member(struct team *team, int rank, void *arg)
         return;
     hearth_group *group = hearth_node_world(node);
     if (place != WORLD)
-        check_status(hearth_group_split(group, 0, 0, NULL, &group), HEARTH_OK);
+        check_ok(hearth_group_split(group, 0, 0, NULL, &group));
     draw_job(&job, last);
     job_prepare(&job);
     if (rank == last->late)
@@ -148,7 +148,7 @@ static void after_member(struct team *team, int rank, void *arg)
     if (!node)
         return;
     hearth_opts_init(&opts);
-    check_status(hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, LEAVER, NULL), HEARTH_OK);
+    check_ok(hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, LEAVER, NULL));
     if (rank == LEAVER) {
         hearth_node_close(node);
         atomic_store(&leaver->close_ns, 1);

@@ -308,8 +308,7 @@ static bool open_with_log(hearth_node **node)
     struct hearth_config config;
     hearth_config_init(&config);
     config.log = log_line;
-    return check_status(hearth_config_env(&config), HEARTH_OK) &&
-           check_status(hearth_node_open(&config, node), HEARTH_OK);
+    return check_ok(hearth_config_env(&config)) && check_ok(hearth_node_open(&config, node));
 }
 
 /* Adds ones, and says whether the sums are right. */
@@ -344,7 +343,7 @@ static int member_alone(bool forever)
     } else {
         hearth_node_links_text(node, links, sizeof links);
         fputs(links, stdout);
-        puts(check_status(status, HEARTH_OK) && right ? "large sum is right" : "large sum is wrong");
+        puts(check_ok(status) && right ? "large sum is right" : "large sum is wrong");
         puts(matrix_run(node, first_seed()) && !checks_failed() ? "matrix is right" : "matrix is wrong");
     }
     free(large);

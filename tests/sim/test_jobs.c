@@ -43,7 +43,7 @@ static void start(struct sim_cluster *t, int house)
         .now_ns = t->now_ns,
     };
     *w = (struct worker){.remembers = w->remembers && !forgetful, .ran = w->ran};
-    assert_int_equal(jobs_open(&setup, &w->jobs), HEARTH_OK);
+    assert_ok(jobs_open(&setup, &w->jobs));
 }
 
 static void end(struct sim_cluster *t, int house)
@@ -149,8 +149,8 @@ static void act(struct sim_cluster *t, int house, uint64_t now_ns)
     jobs_why_not(w->jobs, JOB, why, sizeof why);
     if (w->group.id != 0 || strcmp(why, "this node does not ask for it") != 0)
         return;
-    assert_int_equal(jobs_request(w->jobs, &request, 0, now_ns, &error), HEARTH_OK);
-    assert_int_equal(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns), HEARTH_OK);
+    assert_ok(jobs_request(w->jobs, &request, 0, now_ns, &error));
+    assert_ok(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns));
     (void)t;
 }
 

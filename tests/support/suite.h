@@ -24,6 +24,9 @@
     }                                                                                                        \
     static void name(__attribute__((unused)) void **state)
 
+/* Of a call that returns a status. */
+#define assert_ok(status) assert_int_equal(status, 0)
+
 #define SUITE_TESTS_MAX 128
 
 void suite_add(const struct CMUnitTest *test);
