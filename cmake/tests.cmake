@@ -56,7 +56,7 @@ endfunction()
 # How tests and fuzzers are compiled: with assert, all internals and cmocka in reach.
 function(hearth_test_flags target)
   hearth_flags(${target})
-  target_compile_options(${target} PRIVATE -UNDEBUG)
+  target_compile_options(${target} PRIVATE -UNDEBUG -Wno-unused-parameter) # tests are full of callbacks
   target_compile_definitions(${target} PRIVATE $<$<BOOL:${HEARTH_QUIC}>:HEARTH_QUIC>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   if(CMOCKA_INCLUDE)

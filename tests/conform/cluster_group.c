@@ -2,9 +2,6 @@
 /* One net after the other on the same heaps. */
 #include "conform/cluster_group.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "node/reconcile.h"
 #include "support/watchdog.h"
 

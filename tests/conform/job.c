@@ -3,9 +3,6 @@
 #include "conform/job.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 

@@ -2,10 +2,6 @@
 /* Fills, reduces and compares the gradients of a model. */
 #include "conform/model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Vectors, scalars, matrices, an empty one, a vector that is too long to share a bucket. */
 const struct shape model_shapes[TENSORS] = {
     {HEARTH_F32, 2, {96, 128}}, {HEARTH_F32, 1, {128}},         {HEARTH_F32, 0, {0}},

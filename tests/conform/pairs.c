@@ -38,7 +38,6 @@ static void mem_real_open(struct pair *pair, uint64_t seed)
 
 static void mem_default_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     mem_open(pair, &(struct mem_setup){.size = 2});
 }
 
@@ -108,13 +107,11 @@ static void plain_open(struct pair *pair, bool loopback)
 
 static void tcp_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     plain_open(pair, true);
 }
 
 static void tcp_unix_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     plain_open(pair, false);
 }
 
@@ -135,13 +132,11 @@ static void encrypted_open(struct pair *pair, bool loopback, bool chacha)
 
 static void tls_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     encrypted_open(pair, true, false);
 }
 
 static void tls_other_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     encrypted_open(pair, false, true);
 }
 
@@ -188,7 +183,6 @@ static void shm_small_open(struct pair *pair, uint64_t seed)
 
 static void shm_large_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     shm_open(pair, 4u << 20);
 }
 
@@ -336,7 +330,6 @@ static void quic_kind_open(struct pair *pair, uint64_t seed)
 {
     struct quic_both *both = calloc(1, sizeof *both);
     struct thread thread;
-    (void)seed;
     descriptors_init(pair, false);
     assert_non_null(both);
     assert_ok(mutex_init(&both->lock));

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members adopt another ring order: all or nobody, whatever goes wrong, and every collective is right in any
  * order. Without the machinery that measures: rank 0 proposes what the test draws. */
-#include <stdio.h>
-#include <string.h>
-
 #include "conform/cluster_group.h"
 #include "conform/reference.h"
 #include "node/adapt.h"
@@ -287,7 +284,6 @@ TEST(test_a_member_is_lost)
 
 static void plain_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     check_ok(hearth_group_adapt(c->world[rank], NULL));
     check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }

@@ -2,9 +2,6 @@
 /* Averages: weights, rounding of integers and of 16-bit floats, and sums in rank order. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -124,8 +121,6 @@ TEST(test_weights)
 /* A batch of one member: whatever its weight, N = 1 gives back the input. */
 static void alone(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
-    (void)rank;
     uint64_t seed = 11;
     for (int dtype = 0; dtype < DTYPES; dtype++) {
         for (int i = 0; i < 200; i++) {
@@ -147,10 +142,7 @@ static void alone(struct fixture *c, int rank, void *arg)
 
 TEST(test_alone)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, alone, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, alone, NULL);
 }
 
 /* ---- 16-bit floats: kept in f32, rounded once ---- */
@@ -206,11 +198,8 @@ TEST(test_halves_round_once)
         {HEARTH_BF16, HEARTH_OP_SUM, 2, {0x1p-133, 0x1p-133}, 0x1p-132},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct fixture c;
         struct half h = cases[i];
-        fixture_open(&c, h.size, NULL);
-        fixture_run(&c, half_member, &h);
-        fixture_close(&c);
+        fixture_once(h.size, NULL, half_member, &h);
     }
 }
 
@@ -248,7 +237,6 @@ TEST(test_weights_in_every_reduction)
 /* Nobody has any weight: nothing to divide by, but the same bits everywhere, and no trap. */
 static void weightless(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct hearth_opts opts = opts_default();
     opts.weight = 0;
     for (int dtype = 0; dtype < DTYPES; dtype++) {
@@ -265,12 +253,8 @@ static void weightless(struct fixture *c, int rank, void *arg)
 
 TEST(test_no_weight_at_all)
 {
-    for (int size = 1; size <= 4; size++) {
-        struct fixture c;
-        fixture_open(&c, size, NULL);
-        fixture_run(&c, weightless, NULL);
-        fixture_close(&c);
-    }
+    for (int size = 1; size <= 4; size++)
+        fixture_once(size, NULL, weightless, NULL);
 }
 
 /* ---- order of ranks ---- */

@@ -549,5 +549,5 @@ static void splits_after_compressed(struct fixture *c, int rank, void *arg)
 
 TEST(test_splits_after_compressed)
 {
-    fixture_once(3, splits_after_compressed, NULL);
+    fixture_once(3, NULL, splits_after_compressed, NULL);
 }

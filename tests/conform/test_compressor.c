@@ -251,7 +251,7 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_explaining)
 {
-    fixture_once(2, explaining_member, NULL);
+    fixture_once(2, NULL, explaining_member, NULL);
 }
 
 /* ---- operations in flight ---- */
@@ -301,7 +301,7 @@ static void flying_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_in_flight)
 {
-    fixture_once(3, flying_member, NULL);
+    fixture_once(3, NULL, flying_member, NULL);
 }
 
 /* An operation that fails leaves everything as it was. */

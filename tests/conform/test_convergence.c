@@ -65,11 +65,8 @@ static void member(struct fixture *c, int rank, void *arg)
 
 static struct run run_of(const char *codec, struct train_job *job, size_t steps)
 {
-    struct fixture c;
     struct run run = {.codec = codec, .job = job, .steps = steps};
-    fixture_open(&c, MEMBERS, NULL);
-    fixture_run(&c, member, &run);
-    fixture_close(&c);
+    fixture_once(MEMBERS, NULL, member, &run);
     return run;
 }
 
@@ -107,7 +104,6 @@ static int read_images(void **state)
 
 static int free_images(void **state)
 {
-    (void)state;
     dataset_free(&images);
     dataset_free(&test_set);
     return 0;

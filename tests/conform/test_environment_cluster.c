@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth_config_env: the variables about the cluster, and what a launcher fills in where they say nothing. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/fixture.h"
 #include "node/environment.h"
@@ -87,7 +84,6 @@ static int clear_environment(void **state)
         "SLURM_PROCID",
         "SLURM_STEP_ID",
     };
-    (void)state;
     for (int i = 0; i < NUMBERS; i++)
         unsetenv(numbers[i].name);
     for (int i = 0; i < STRINGS; i++)
@@ -245,8 +241,7 @@ TEST_WITH(test_bad_fields, clear_environment, NULL)
         config.health = i == 1 ? "best" : i == 2 ? NULL : config.health;
         config.form_timeout_ms = i == 3 ? 0 : config.form_timeout_ms;
         config.roles = i == 4 ? 8 : config.roles;
-        check_status(hearth_node_open(&config, &node), HEARTH_INVALID);
-        check_text(hearth_error_text(), texts[i]);
+        check_error(hearth_node_open(&config, &node), HEARTH_INVALID, texts[i]);
         hearth_node_close(node);
     }
     checks_end();
@@ -317,8 +312,7 @@ TEST_WITH(test_bad_launchers, clear_environment, NULL)
     setenv("RANK", "four", 1);
     hearth_config_init(&config);
     before = config;
-    check_status(hearth_config_env(&config), HEARTH_INVALID);
-    check_text(hearth_error_text(), "RANK");
+    check_error(hearth_config_env(&config), HEARTH_INVALID, "RANK");
     check_text(hearth_error_text(), "\"four\"");
     check(memcmp(&config, &before, sizeof config) == 0, "something changed");
     /* Who says all leaves nothing to fill in, and RANK may be somebody else's word. */

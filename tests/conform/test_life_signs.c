@@ -45,7 +45,6 @@ static void *work(void *arg)
 /* Against the rules of a callback: so the thread that sends heartbeats stands still. */
 static void hold_up(void *arg, const struct hearth_event *event)
 {
-    (void)arg;
     if (event->kind != HEARTH_EVENT_JOINED || atomic_exchange(&held, true))
         return;
     usleep(HELD_MS * 1000);

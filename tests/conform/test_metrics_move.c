@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics of a node really move when that happens which they count. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/fixture.h"
 
 #define COUNT 50000
@@ -59,7 +55,6 @@ TEST(test_compression)
 
 static void plain(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     float x[100] = {0};
     check_ok(hearth_all_reduce(c->world[rank], x, x, 100, HEARTH_F32, HEARTH_OP_SUM, NULL));
     check_ok(hearth_barrier(c->world[rank], NULL));

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tags and groups: operations in different order, side by side, thousands after each other. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 #include "node/node.h"
@@ -49,8 +46,7 @@ static void mix_member(struct fixture *c, int rank, void *arg)
         x[at] = must_alloc(count * sizeof(int32_t));
         for (size_t k = 0; k < count; k++)
             x[at][k] = rank + at + (int32_t)(k % 1000);
-        check_ok(hearth_all_reduce_nb(c->world[rank], x[at], x[at], count, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                      &requests[at]));
+        check_ok(sum_in_place_nb(c->world[rank], x[at], count, &opts, &requests[at]));
     }
     check_ok(hearth_request_wait_all(requests, (size_t)m->operations, -1));
     for (int i = 0; i < m->operations; i++) {
@@ -164,7 +160,6 @@ static int32_t sum_on(hearth_group *group, int32_t x, uint64_t tag)
 
 static void split_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *half = NULL, *reversed = NULL, *none = c->world[rank], *nested = NULL;
     hearth_group *w = c->world[rank];
     check_ok(hearth_group_split(w, rank % 2, 0, NULL, &half));
@@ -224,7 +219,6 @@ TEST(test_split)
 /* Keys and colors of any size. */
 static void odd_colors(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     const int colors[] = {INT32_MAX, INT32_MAX, 0, INT32_MIN};
     const int keys[] = {INT32_MAX, INT32_MIN, 0, 0};
     hearth_group *group = NULL;
@@ -242,10 +236,7 @@ static void odd_colors(struct fixture *c, int rank, void *arg)
 
 TEST(test_colors_and_keys_of_any_size)
 {
-    struct fixture c;
-    fixture_open(&c, 4, NULL);
-    fixture_run(&c, odd_colors, NULL);
-    fixture_close(&c);
+    fixture_once(4, NULL, odd_colors, NULL);
 }
 
 /* Parent, two kinds of children and a grandchild at work at once, all under the same tags and sequences:
@@ -254,7 +245,6 @@ enum { GROUPS = 4, ROUNDS = 30, LEN = 5000 };
 
 static void crosstalk_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *g[GROUPS] = {c->world[rank]};
     check_ok(hearth_group_split(g[0], rank % 2, 0, NULL, &g[1]));
     check_ok(hearth_group_split(g[0], rank / 2, 0, NULL, &g[2]));
@@ -290,13 +280,8 @@ static void crosstalk_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_groups_do_not_hear_each_other)
 {
-    for (int size = 2; size <= 6; size += 2) {
-        struct fixture c;
-        fixture_open(&c, size, NULL);
-        fixture_run(&c, crosstalk_member, NULL);
-        fixture_works(&c);
-        fixture_close(&c);
-    }
+    for (int size = 2; size <= 6; size += 2)
+        fixture_often(1, size, NULL, crosstalk_member, NULL);
 }
 
 /* The first operations on a new group, while others have not made it yet: data, aborts, disagreement. */
@@ -311,20 +296,20 @@ static void young_member(struct fixture *c, int rank, void *arg)
     check_ok(hearth_group_split(c->world[rank], 1, 0, NULL, &group));
     opts.tag = 1;
     if (rank == *round % c->size) { /* at once, and away again */
-        check_ok(hearth_all_reduce_nb(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request));
+        check_ok(sum_in_place_nb(group, x, 1, &opts, &request));
         check_ok(hearth_request_cancel(request));
         int status = hearth_request_test(request);
         check(status == HEARTH_CANCELLED || status == HEARTH_OK, "rank %d: %s", rank,
               hearth_status_name(status));
         hearth_request_close(request);
     } else {
-        int status = hearth_all_reduce(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts);
+        int status = sum_in_place(group, x, 1, &opts);
         check(status == HEARTH_ABORTED || status == HEARTH_OK, "rank %d: %s: %s", rank,
               hearth_status_name(status), hearth_error_text());
     }
     opts.tag = 2;
     size_t count = rank == (*round + 1) % c->size ? 3 : 2;
-    check_status(hearth_all_reduce(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_MISMATCH);
+    check_status(sum_in_place(group, x, count, &opts), HEARTH_MISMATCH);
     check_ok(hearth_barrier(group, NULL));
     hearth_group_close(group);
 }
@@ -355,7 +340,7 @@ static hearth_request *consecutive_start(hearth_group *group, int32_t *x, int nu
     hearth_request *request = NULL;
     opts.tag = 3;
     *x = consecutive_value(number, hearth_group_rank(group));
-    check_ok(hearth_all_reduce_nb(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request));
+    check_ok(sum_in_place_nb(group, x, 1, &opts, &request));
     return request;
 }
 
@@ -372,7 +357,6 @@ static void consecutive_end(hearth_group *group, hearth_request *request, const 
 
 static void consecutive_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *g = c->world[rank];
     hearth_request *requests[AHEAD];
     int32_t x[AHEAD];
@@ -392,17 +376,12 @@ static void consecutive_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_seventy_thousand_under_one_tag)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, consecutive_member, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 2, NULL, consecutive_member, NULL);
 }
 
 /* As many tags as there may be, then one more. */
 static void tags_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct hearth_opts opts = opts_default();
     int32_t x = 1;
     for (uint64_t tag = 0; tag < 65536 && !checks_failed(); tag++) {
@@ -419,8 +398,5 @@ static void tags_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_tags_are_limited)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, tags_member, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, tags_member, NULL);
 }

@@ -3,9 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -15,7 +12,7 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
                                  const struct hearth_opts *opts)
 {
     hearth_request *request = NULL;
-    check_ok(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, &request));
+    check_ok(sum_in_place_nb(group, x, count, opts, &request));
     return request;
 }
 
@@ -23,12 +20,11 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
 
 static void test_and_wait(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x = rank + 1;
     hearth_group *g = c->world[rank];
     if (rank != 0) {
         fixture_meet(c); /* rank 0 has looked at an operation that cannot have ended */
-        check_ok(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL));
+        check_ok(sum_in_place(g, &x, 1, NULL));
         return;
     }
     hearth_request *request = start_sum(g, &x, 1, NULL);
@@ -51,11 +47,7 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
 
 TEST(test_test_and_wait)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, test_and_wait, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 3, NULL, test_and_wait, NULL);
 }
 
 /* A timeout of centuries is not one of zero. */
@@ -89,7 +81,6 @@ enum { SEVERAL = 8 };
 
 static void several(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_request *requests[SEVERAL + 2] = {NULL};
     int32_t x[SEVERAL];
     struct hearth_opts opts = opts_default();
@@ -107,10 +98,7 @@ static void several(struct fixture *c, int rank, void *arg)
 
 TEST(test_wait_all)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, several, NULL);
-    fixture_close(&c);
+    fixture_once(3, NULL, several, NULL);
     /* nothing to wait for */
     hearth_request *none[2] = {NULL, NULL};
     size_t index = 7;
@@ -124,7 +112,6 @@ TEST(test_wait_all)
 /* The first bad status in order of the array, though a later one failed earlier. */
 static void first_bad(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x[6] = {1, 1, 1, 1, 1, 1};
     hearth_request *requests[3];
     struct hearth_opts opts = opts_default();
@@ -134,8 +121,7 @@ static void first_bad(struct fixture *c, int rank, void *arg)
     }
     if (rank == 1) {
         check_ok(hearth_request_cancel(requests[2]));
-        check_status(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH);
-        check_text(hearth_error_text(), "rank 0");
+        check_error(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH, "rank 0");
         check_ok(hearth_request_test(requests[0]));
         check_status(hearth_request_test(requests[2]), HEARTH_CANCELLED);
     } else {
@@ -146,17 +132,12 @@ static void first_bad(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     opts.tag = 2;
     if (rank == 0)
-        check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[0], x, 1, &opts), HEARTH_ABORTED);
 }
 
 TEST(test_wait_all_gives_the_first_bad)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, first_bad, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 2, NULL, first_bad, NULL);
 }
 
 /* Rank 1 starts them in an order of its own, one after the other: rank 0 sees each end. */
@@ -171,7 +152,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
             fixture_meet(c);
             opts.tag = (uint64_t)order[i];
             x[i] = 1;
-            check_ok(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
+            check_ok(sum_in_place(c->world[1], &x[i], 1, &opts));
         }
         return;
     }
@@ -196,10 +177,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
 TEST(test_wait_any)
 {
     int order[SEVERAL] = {3, 0, 7, 1, 6, 2, 5, 4};
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, any_member, order);
-    fixture_close(&c);
+    fixture_once(2, NULL, any_member, order);
 }
 
 /* Requests of four nodes, waited for by one thread; nobody else drives them. */
@@ -403,11 +381,10 @@ static bool readable(int fd, int timeout_ms)
 
 static void descriptor(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x[2] = {1, 1};
     if (rank == 1) {
         fixture_meet(c);
-        check_ok(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_OP_SUM, NULL));
+        check_ok(sum_in_place(c->world[1], x, 2, NULL));
         return;
     }
     hearth_request *request = start_sum(c->world[0], x, 2, NULL);
@@ -452,7 +429,7 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     opts.algo = HEARTH_ALGO_EXCHANGE; /* everyone waits for everyone, so for the late one too */
     if (rank != late) {
         opts.timeout_ms = 150 * slow_factor() + rank; /* enough for all but the late one to come */
-        int status = hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts);
+        int status = sum_in_place(c->world[rank], x, *count, &opts);
         char who[32];
         snprintf(who, sizeof who, "waiting for rank %d", late);
         check(status == HEARTH_TIMEOUT || status == HEARTH_ABORTED, "rank %d: %s", rank,
@@ -463,8 +440,7 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     }
     fixture_meet(c);
     if (rank == late) {
-        check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[rank], x, *count, &opts), HEARTH_ABORTED);
         check(hearth_error_reason() == HEARTH_REASON_TIMED_OUT, "because of %s: %s",
               hearth_reason_name(hearth_error_reason()), hearth_error_text());
     }
@@ -496,15 +472,13 @@ static void blaming_member(struct fixture *c, int rank, void *arg)
     opts.algo = *algo;
     opts.timeout_ms = 800 * slow_factor() + 10 * rank; /* enough for all but the late one to come */
     fixture_meet(c);
-    if (rank != LATE &&
-        hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts) == HEARTH_TIMEOUT)
+    if (rank != LATE && sum_in_place(c->world[rank], x, COUNT, &opts) == HEARTH_TIMEOUT)
         check(hearth_error_rank() == LATE || hearth_error_rank() == -1, "%s: rank %d names rank %d: %s",
               hearth_algo_name(*algo), rank, hearth_error_rank(), hearth_error_text());
     fixture_meet(c);
     opts.timeout_ms = -1;
     if (rank == LATE)
-        check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[rank], x, COUNT, &opts), HEARTH_ABORTED);
     free(x);
 }
 
@@ -529,17 +503,16 @@ TEST(test_deadlines_of_config_and_of_zero)
     hearth_config_init(&config);
     config.op_timeout_ms = 30;
     fixture_open(&c, 2, &config);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_TIMEOUT);
-    check_text(hearth_error_text(), "30 ms");
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_ABORTED);
+    check_error(sum_in_place(c.world[0], &x, 1, NULL), HEARTH_TIMEOUT, "30 ms");
+    check_status(sum_in_place(c.world[1], &x, 1, NULL), HEARTH_ABORTED);
     struct hearth_opts opts = opts_default();
     opts.timeout_ms = 0;
     opts.tag = 1;
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_TIMEOUT);
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_ABORTED);
+    check_status(sum_in_place(c.world[0], &x, 1, &opts), HEARTH_TIMEOUT);
+    check_status(sum_in_place(c.world[1], &x, 1, &opts), HEARTH_ABORTED);
     fixture_close(&c);
 
     fixture_open(&c, 1, NULL);
-    check_ok(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
+    check_ok(sum_in_place(c.world[0], &x, 1, &opts));
     fixture_close(&c);
 }

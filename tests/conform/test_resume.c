@@ -86,10 +86,7 @@ static void run_member(struct fixture *c, int rank, void *arg)
 
 static void run_cluster(struct run *run, int size)
 {
-    struct fixture c;
-    fixture_open(&c, size, NULL);
-    fixture_run(&c, run_member, run);
-    fixture_close(&c);
+    fixture_once(size, NULL, run_member, run);
 }
 
 static void run_free(struct run *run, int size)
@@ -167,8 +164,8 @@ static void refusals_member(struct fixture *c, int rank, void *arg)
     run.saved_len[rank] = len;
     fixture_meet(c);
     int next = (rank + 1) % c->size;
-    check_status(hearth_compressor_load(compressor, run.saved[next], run.saved_len[next]), HEARTH_INVALID);
-    check_text(hearth_error_text(), "this is rank");
+    check_error(hearth_compressor_load(compressor, run.saved[next], run.saved_len[next]), HEARTH_INVALID,
+                "this is rank");
     check_status(hearth_compressor_load(compressor, other->final[rank], other->final_len[rank]),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "of 3; this is");
@@ -176,8 +173,7 @@ static void refusals_member(struct fixture *c, int rank, void *arg)
     uint8_t *damaged = must_alloc(len);
     memcpy(damaged, bytes, len);
     damaged[len / 2] ^= 1;
-    check_status(hearth_compressor_load(compressor, damaged, len), HEARTH_INVALID);
-    check_text(hearth_error_text(), "checksum");
+    check_error(hearth_compressor_load(compressor, damaged, len), HEARTH_INVALID, "checksum");
     check_status(hearth_compressor_load(compressor, bytes, len - 1), HEARTH_INVALID);
     check_status(hearth_compressor_load(compressor, bytes, 0), HEARTH_INVALID);
     check_status(hearth_compressor_load(compressor, NULL, 0), HEARTH_INVALID);
@@ -199,9 +195,6 @@ TEST(test_load_refuses)
     static struct run other;
     other = (struct run){.first = 2 * STEPS - 1};
     run_cluster(&other, 3);
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, refusals_member, &other);
-    fixture_close(&c);
+    fixture_once(2, NULL, refusals_member, &other);
     run_free(&other, 3);
 }

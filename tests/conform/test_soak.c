@@ -3,9 +3,6 @@
  *
  * HEARTH_TEST_REPEAT says how many; the full number is 100,000, HEARTH_TEST_SOAK asks for it too. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 #include "support/watchdog.h"

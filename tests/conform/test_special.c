@@ -2,9 +2,6 @@
 /* NaN, infinities, both zeros and subnormals through every algorithm, whatever modes the callers have set. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -109,7 +106,6 @@ static void flush_to_zero(bool on)
 #if defined(__x86_64__)
     _mm_setcsr(on ? _mm_getcsr() | 0x8040u : _mm_getcsr() & ~0x8040u); /* FTZ, DAZ */
 #else
-    (void)on;
 #endif
 }
 
@@ -195,7 +191,6 @@ static void alone(struct fixture *c, int rank, void *arg)
 {
     const enum hearth_op ops[FLOAT_OPS] = {HEARTH_OP_SUM, HEARTH_OP_AVG, HEARTH_OP_PROD, HEARTH_OP_MIN,
                                            HEARTH_OP_MAX};
-    (void)arg;
     for (int i = 0; i < 4 * FLOAT_OPS * ALGOS; i++) {
         enum hearth_dtype dtype = floats[i % 4];
         struct specials s = specials_of(dtype);
@@ -218,16 +213,12 @@ static void alone(struct fixture *c, int rank, void *arg)
 
 TEST(test_alone)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, alone, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, alone, NULL);
 }
 
 /* What is only moved is not looked at: a NaN keeps its payload. */
 static void moved(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     uint32_t x = 0x7f800001u + (uint32_t)rank, all[MEMBERS_MAX], b = 0xffc12345u;
     check_ok(hearth_all_gather(c->world[rank], &x, all, 1, HEARTH_F32, NULL));
     for (int i = 0; i < c->size; i++)
@@ -239,10 +230,7 @@ static void moved(struct fixture *c, int rank, void *arg)
 
 TEST(test_moved_values_keep_their_bits)
 {
-    struct fixture c;
-    fixture_open(&c, 4, NULL);
-    fixture_run(&c, moved, NULL);
-    fixture_close(&c);
+    fixture_once(4, NULL, moved, NULL);
 }
 
 /* A NaN of one member is a NaN for all, in every collective that reduces, and for prefixes from it on. */

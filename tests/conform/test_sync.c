@@ -188,7 +188,7 @@ static void callbacks(struct fixture *c, int rank, void *arg)
 
 TEST(test_ready_in_callbacks)
 {
-    fixture_once(3, callbacks, NULL);
+    fixture_once(3, NULL, callbacks, NULL);
 }
 
 /* ---- arguments ---- */
@@ -292,7 +292,7 @@ static void empty(struct fixture *c, int rank, void *arg)
 
 TEST(test_empty_and_later)
 {
-    fixture_once(2, empty, NULL);
+    fixture_once(2, NULL, empty, NULL);
 }
 
 TEST(test_more_buckets_than_operations)

@@ -42,7 +42,7 @@ static void never_ready(struct fixture *c, int rank, void *arg)
 
 TEST(test_never_ready)
 {
-    fixture_once(3, never_ready, NULL);
+    fixture_once(3, NULL, never_ready, NULL);
 }
 
 /* ---- members that differ ---- */

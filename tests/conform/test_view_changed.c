@@ -2,8 +2,6 @@
 /* Groups that can be formed anew: a member leaves in the middle of all kinds of calls, and every survivor
  * gets HEARTH_VIEW_CHANGED, once and for all, with its inputs as promised. */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/model.h"
 #include "node/node.h"

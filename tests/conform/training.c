@@ -3,8 +3,6 @@
 #include "conform/training.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
@@ -82,7 +80,6 @@ void contributors(struct training *t, const int *members, int count)
 void whole_step(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     training_fill(t, member);
     model_ready(&t->model[member], (uint64_t)member);
     check_ok(hearth_sync_wait(t->model[member].sync, NULL));
@@ -91,7 +88,6 @@ void whole_step(struct cluster_group *f, int member, void *arg)
 void complete(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     check_ok(hearth_sync_wait(t->model[member].sync, NULL));
 }
 

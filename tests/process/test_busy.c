@@ -2,7 +2,6 @@
 /* A member that is busy is not dead: all processors burn, the links are full, and one computes for longer
  * than the peer timeout without a call. Pings go out and are answered all the same, by the node's thread. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "process/team.h"
@@ -19,7 +18,6 @@ static _Atomic(bool) cold;
 static void *burn(void *arg)
 {
     volatile uint64_t x = 1;
-    (void)arg;
     while (!atomic_load_explicit(&cold, memory_order_relaxed))
         x = x * 6364136223846793005u + 1;
     return NULL;
@@ -64,7 +62,6 @@ static void silence(hearth_group *world, float *x)
 static void member(struct team *team, int rank, void *arg)
 {
     pthread_t threads[BURNERS_MAX];
-    (void)arg;
     set_number_env("HEARTH_PEER_TIMEOUT_MS", PEER_TIMEOUT_MS * slow_factor());
     hearth_node *node = member_open();
     if (!node)

@@ -3,9 +3,6 @@
  * names it, in time, finds buffers, residuals and what a compressor keeps as they were before the step that
   * failed, and can close. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "conform/gradients.h"

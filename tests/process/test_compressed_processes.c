@@ -3,8 +3,6 @@
  * caller, with a compressor, with a sync whose tensors become ready in another order on every member; on a
   * slow line and with more than one thread. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/mass.h"
 #include "conform/model.h"

@@ -2,9 +2,6 @@
 /* Many members with as many connections as there can be between two, all encrypted: they find together, none
  * is taken for a stranger, sums are right, and a connection at rest costs little. `test_crowd 32` is a crowd
  * of 32; the soak has 64. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"
@@ -57,7 +54,6 @@ static uint64_t memory_at_rest(hearth_node *node, uint64_t enough)
 /* No member may be taken for a stranger, or be put off. */
 static void hear(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
-    (void)level;
     if (strcmp(id, "HEARTH-STRANGER") == 0 || strcmp(id, "HEARTH-BUSY") == 0 ||
         strcmp(id, "HEARTH-NO-ACCEPT") == 0)
         check(false, "rank %d says: %s: %s", *(const int *)arg, id, text);
@@ -69,7 +65,6 @@ static void member(struct team *team, int rank, void *arg)
     uint64_t enough = NODE_BYTES + EACH_BYTES * CONNECTIONS * (uint64_t)(team->size - 1);
     struct hearth_config config;
     hearth_node *node = NULL;
-    (void)arg;
     set_number_env("HEARTH_CONNECTIONS", CONNECTIONS - 1);
     set_number_env("HEARTH_OPEN_TIMEOUT_MS", DEADLINE_S * 1000L);
     set_number_env("HEARTH_OP_TIMEOUT_MS", DEADLINE_S * 1000L);

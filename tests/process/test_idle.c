@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a member costs that does nothing: processor time and threads. */
 #include <dirent.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"
@@ -36,7 +34,6 @@ static int threads(void)
 static void member(struct team *team, int rank, void *arg)
 {
     struct note *note = &team->board->notes[rank];
-    (void)arg;
     hearth_node *node = member_open();
     if (!node)
         return;
@@ -88,7 +85,6 @@ TEST(test_quic)
 static void waiting_member(struct team *team, int rank, void *arg)
 {
     struct note *note = &team->board->notes[rank];
-    (void)arg;
     hearth_node *node = member_open();
     if (!node)
         return;

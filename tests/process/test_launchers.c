@@ -4,9 +4,6 @@
  * is; as `test_launchers mortal` rank 1 dies in its first life. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

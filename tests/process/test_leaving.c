@@ -2,10 +2,6 @@
 /* Leaving after one's own part is normal: whoever has its result closes and ends, whatever the others are
  * still at, and they get theirs. Every collective by every algorithm that can do it is the last one once,
  * with and without a member that begins when the others are gone. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/reference.h"
 #include "process/team.h"
 #include "support/watchdog.h"

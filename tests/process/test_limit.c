@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that send at most so much: right results, not earlier than the bytes allow, without burning
  * processor time, and a member that is slower than the others. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"

@@ -2,10 +2,6 @@
 /* Every collective between real processes: types, awkward sizes, ordinary and shared buffers, 2 to 8 members,
  * each result compared with the reference and equal on all ranks. Started as `test_matrix member` it is one
  * member, as its environment says; as `test_matrix forever` it adds until that fails: see test_mix.py. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/reference.h"
 #include "process/team.h"
 #include "support/watchdog.h"

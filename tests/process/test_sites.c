@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members say at which site they are, and compressed all-reduces go two-level between sites: also on one
  * host, which is a site of its own only for those that name none. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "process/team.h"
 #include "support/watchdog.h"
 

@@ -48,7 +48,6 @@ static void start(struct sim_cluster *t, int house)
 
 static void end(struct sim_cluster *t, int house)
 {
-    (void)t;
     jobs_close(workers[house].jobs);
     workers[house].jobs = NULL;
     workers[house].group.id = 0;
@@ -151,7 +150,6 @@ static void act(struct sim_cluster *t, int house, uint64_t now_ns)
         return;
     assert_ok(jobs_request(w->jobs, &request, 0, now_ns, &error));
     assert_ok(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns));
-    (void)t;
 }
 
 /* Whoever is joined with all remembers it, and then makes steps. */
@@ -193,7 +191,6 @@ static int message(struct sim_cluster *t, int house, const struct identity *from
 
 static uint64_t deadline(const struct sim_cluster *t, int house)
 {
-    (void)t;
     return jobs_deadline(workers[house].jobs);
 }
 

@@ -205,7 +205,6 @@ uint64_t run_seeds(unsigned long usual, unsigned again, uint64_t (*run)(uint64_t
 
 int say_seed(void **state)
 {
-    (void)state;
     printf("seed %llu\n", (unsigned long long)current_seed);
     return 0;
 }

@@ -71,7 +71,7 @@ void sim_run_until(struct sim *sim, uint64_t until_ns);
 /* What a request came to; HEARTH_PENDING. Drives nothing. */
 int sim_status(const hearth_request *request);
 
-/* Runs each of `usual` seeds (see support/watchdog.h), every `again`th of them twice with the same result (0: none).
- * Gives the sum of the results. The teardown says which seed was the last. */
+/* Runs each of `usual` seeds (see support/watchdog.h), every `again`th of them twice with the same result
+ * (0: none). Gives the sum of the results. The teardown says which seed was the last. */
 uint64_t run_seeds(unsigned long usual, unsigned again, uint64_t (*run)(uint64_t seed));
 int say_seed(void **state);
