@@ -17,7 +17,6 @@ static char folder[] = "/tmp/hearth-child-XXXXXX";
 
 static void nothing(void *arg)
 {
-    (void)arg;
 }
 
 struct outcome {
@@ -66,7 +65,6 @@ static void finish(struct outcome *o)
 static void test_end(void **state)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "echo rank $HEARTH_RANK; exit 3", NULL);
     finish(&o);
     assert_int_equal(o.child.code, 3);
@@ -77,7 +75,6 @@ static void test_end(void **state)
 static void test_secret(void **state)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "cat /dev/fd/$HEARTH_SECRET_FD", token);
     finish(&o);
     assert_int_equal(o.child.code, 0);
@@ -89,7 +86,6 @@ static void test_secret(void **state)
 static void test_killed(void **state)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "kill -9 $$", NULL);
     finish(&o);
     assert_int_equal(o.child.signal, SIGKILL);
@@ -99,7 +95,6 @@ static void test_killed(void **state)
 static void test_stop(void **state)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.05; done", NULL);
     for (int i = 0; i < PATIENCE && !o.child.agent.greeted; i++)
         tend(&o);
@@ -115,7 +110,6 @@ static void test_stop(void **state)
 static void test_stop_at_once(void **state)
 {
     struct outcome o = {.out = ""};
-    (void)state;
     start(&o, "sleep 100", NULL);
     child_process_stop(&o.child);
     finish(&o);
@@ -127,7 +121,6 @@ static void test_not_found(void **state)
     struct outcome o = {.out = ""};
     char name[] = "/nonexistent/program", *args[] = {name, NULL};
     struct child_process_plan plan = {.args = args, .rank = 1};
-    (void)state;
     assert_true(output_open(&o.output, 2, true, folder));
     o.output.idle = nothing;
     assert_true(child_process_start(&o.child, &plan, &o.output));
@@ -139,7 +132,6 @@ static void test_not_found(void **state)
 static void test_vars(void **state)
 {
     struct vars vars;
-    (void)state;
     assert_true(vars_open(&vars, 2));
     vars_add(&vars, "A=%s", "x");
     vars_add(&vars, "B=%d", 2);
@@ -154,7 +146,6 @@ static void test_vars(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     return mkdtemp(folder) ? 0 : -1;
 }
@@ -163,7 +154,6 @@ static int remove_folder(void **state)
 {
     static const char *const names[] = {"0.out", "0.err", "1.out", "1.err"};
     char path[64];
-    (void)state;
     for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);

@@ -40,7 +40,6 @@ static void give_terminal_back(void)
 /* The second lane begins before the last rank has told that the first has ended. */
 static bool run(struct race *race, void *arg)
 {
-    (void)arg;
     race->lane_begins(race->arg, &race->lanes[0]);
     (void)poll(NULL, 0, BAR_MS);
     race->point_seen(race->arg, &race->lanes[0]);

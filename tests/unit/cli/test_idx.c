@@ -59,7 +59,6 @@ static void expect_trouble(const char *name, const char *words)
 
 static int make_directory(void **state)
 {
-    (void)state;
     snprintf(directory, sizeof directory, "/tmp/hearth-idx-XXXXXX");
     return mkdtemp(directory) ? 0 : -1;
 }
@@ -79,7 +78,6 @@ static int remove_directory(void **state)
                                         "train-labels-idx1-ubyte",
                                         "odd-images-idx3-ubyte",
                                         "odd-labels-idx1-ubyte"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         remove_file(names[i]);
     return rmdir(directory);
