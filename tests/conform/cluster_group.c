@@ -2,9 +2,6 @@
 /* One net after the other on the same heaps. */
 #include "conform/cluster_group.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "node/reconcile.h"
 #include "support/watchdog.h"
 
@@ -70,7 +67,7 @@ void cluster_group_group(struct cluster_group *f, const int *members, int size)
         heaps[i] = f->heap[members[i]];
     struct local_setup setup = {
         .config = &config, .count = size, .id = ++f->id, .lent_heaps = heaps, .loss = HEARTH_VIEW_CHANGED};
-    assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
+    assert_ok(local_open(&setup, nodes, &error));
     for (int i = 0; i < size; i++) {
         movers[i] = (struct mover){.old = f->node[members[i]], .next = nodes[i]};
         if (pthread_create(&threads[i], NULL, mover_run, &movers[i]) != 0)

@@ -4,9 +4,6 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "support/watchdog.h"
@@ -97,6 +94,12 @@ bool check_text_note(const char *text, const char *word, const char *file, int l
     return false;
 }
 
+bool check_error_note(int got, int wanted, const char *word, const char *file, int line, const char *call)
+{
+    return check_status_note(got, wanted, file, line, call) &&
+           check_text_note(hearth_error_text(), word, file, line);
+}
+
 bool checks_failed(void)
 {
     return atomic_load(&failures) > 0;
@@ -111,13 +114,18 @@ void checks_end(void)
 
 /* ---- nodes ---- */
 
+void config_tuned(struct hearth_config *config, struct hearth_tuning *tuning)
+{
+    hearth_config_init(config);
+    hearth_tuning_init(tuning);
+    config->tuning = tuning;
+}
+
 void config_small(struct hearth_config *config)
 {
     static struct hearth_tuning tuning;
-    hearth_tuning_init(&tuning);
+    config_tuned(config, &tuning);
     tuning.chunk_bytes = tuning.window_bytes = tuning.eager_bytes = 16384;
-    hearth_config_init(config);
-    config->tuning = &tuning;
 }
 
 void fixture_open(struct fixture *c, int size, const struct hearth_config *config)
@@ -176,14 +184,6 @@ void fixture_run(struct fixture *c, member_fn *fn, void *arg)
     checks_end();
 }
 
-void fixture_once(int size, member_fn *fn, void *arg)
-{
-    struct fixture c;
-    fixture_open(&c, size, NULL);
-    fixture_run(&c, fn, arg);
-    fixture_close(&c);
-}
-
 void fixture_meet(struct fixture *c)
 {
     pthread_barrier_wait(&c->meeting);
@@ -200,23 +200,40 @@ void hear_late(hearth_group *group, int *status, char text[TEXT_MAX])
             snprintf(text, TEXT_MAX, "%s", hearth_error_text());
             next = hearth_barrier(group, NULL);
         }
-        check_status(next, HEARTH_OK);
+        check_ok(next);
     }
 }
 
 static void works(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int64_t one = rank + 1, sum = 0;
-    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL),
-                 HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], NULL));
+    check_ok(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     check(sum == c->size * (c->size + 1) / 2, "rank %d: sum is %" PRId64, rank, sum);
 }
 
 void fixture_works(struct fixture *c)
 {
     fixture_run(c, works, NULL);
+}
+
+void fixture_once(int size, const struct hearth_config *config, member_fn *fn, void *arg)
+{
+    struct fixture c;
+    fixture_open(&c, size, config);
+    fixture_run(&c, fn, arg);
+    fixture_close(&c);
+}
+
+void fixture_often(int times, int size, const struct hearth_config *config, member_fn *fn, void *arg)
+{
+    struct fixture c;
+    fixture_open(&c, size, config);
+    for (int i = 0; i < times; i++) {
+        fixture_run(&c, fn, arg);
+        fixture_works(&c);
+    }
+    fixture_close(&c);
 }
 
 /* ---- small things ---- */
@@ -294,4 +311,15 @@ struct hearth_opts opts_default(void)
     struct hearth_opts opts;
     hearth_opts_init(&opts);
     return opts;
+}
+
+int sum_in_place(hearth_group *group, int32_t *x, size_t count, const struct hearth_opts *opts)
+{
+    return hearth_all_reduce(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts);
+}
+
+int sum_in_place_nb(hearth_group *group, int32_t *x, size_t count, const struct hearth_opts *opts,
+                    hearth_request **request)
+{
+    return hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, request);
 }

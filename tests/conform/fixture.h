@@ -22,14 +22,17 @@ struct fixture {
 void fixture_open(struct fixture *c, int size, const struct hearth_config *config);
 /* Closes the nodes that are still open, in the order of their ranks. */
 void fixture_close(struct fixture *c);
+/* The defaults of both; the config has this tuning. */
+void config_tuned(struct hearth_config *config, struct hearth_tuning *tuning);
 /* Small chunks, window and eager budget: many lanes, blocks and grants. */
 void config_small(struct hearth_config *config);
 
 /* Runs fn on a thread per member and waits for all; fails the test if a check failed. */
 typedef void member_fn(struct fixture *c, int rank, void *arg);
 void fixture_run(struct fixture *c, member_fn *fn, void *arg);
-/* Opens, runs and closes: a whole test. */
-void fixture_once(int size, member_fn *fn, void *arg);
+/* Nodes that are open for one run of fn; and for several, after each of which the group must work. */
+void fixture_once(int size, const struct hearth_config *config, member_fn *fn, void *arg);
+void fixture_often(int times, int size, const struct hearth_config *config, member_fn *fn, void *arg);
 /* Inside a member_fn: waits until all members are here, without Hearth. */
 void fixture_meet(struct fixture *c);
 /* Inside a member_fn, after an operation in which members disagreed. A member that had returned already hears
@@ -44,8 +47,12 @@ void fixture_works(struct fixture *c);
 bool check_note(bool good, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define check_status(got, wanted) check_status_note((got), (wanted), __FILE__, __LINE__, #got)
+#define check_ok(got)             check_status(got, HEARTH_OK)
 bool check_status_note(int got, int wanted, const char *file, int line, const char *call);
-/* That hearth_error_text (or another text) contains a word. */
+/* And its error says a word. */
+#define check_error(got, wanted, word) check_error_note((got), (wanted), (word), __FILE__, __LINE__, #got)
+bool check_error_note(int got, int wanted, const char *word, const char *file, int line, const char *call);
+/* That a text contains a word. */
 #define check_text(text, word) check_text_note((text), (word), __FILE__, __LINE__)
 bool check_text_note(const char *text, const char *word, const char *file, int line);
 void checks_end(void);
@@ -68,3 +75,7 @@ uint64_t metric(hearth_node *node, const char *name);
 uint64_t cluster_memory(const struct fixture *c);
 void sleep_ms(int ms); /* to let something happen; never to conclude that it has */
 struct hearth_opts opts_default(void);
+/* hearth_all_reduce of i32 in place. */
+int sum_in_place(hearth_group *group, int32_t *x, size_t count, const struct hearth_opts *opts);
+int sum_in_place_nb(hearth_group *group, int32_t *x, size_t count, const struct hearth_opts *opts,
+                    hearth_request **request);

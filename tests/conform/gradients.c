@@ -51,7 +51,7 @@ hearth_compressor *open_compressor(hearth_group *group, const char *codec, uint6
     config.codec = codec;
     config.warmup_steps = warmup;
     config.ramp_steps = ramp;
-    check_status(hearth_compressor_open(group, &config, &compressor), HEARTH_OK);
+    check_ok(hearth_compressor_open(group, &config, &compressor));
     return compressor;
 }
 
@@ -69,6 +69,6 @@ void *save(hearth_compressor *compressor, size_t *len)
 struct hearth_compressor_stats stats_of(hearth_compressor *compressor, const char *name)
 {
     struct hearth_compressor_stats stats = {.size = sizeof stats};
-    check_status(hearth_compressor_stats(compressor, name, &stats), HEARTH_OK);
+    check_ok(hearth_compressor_stats(compressor, name, &stats));
     return stats;
 }

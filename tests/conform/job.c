@@ -3,9 +3,6 @@
 #include "conform/job.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -274,100 +271,64 @@ static struct hearth_opts opts_of(const struct job *job, int rank)
     return opts;
 }
 
-int job_call(const struct job *job, hearth_group *group, int rank)
+int job_start(const struct job *job, hearth_group *g, int rank, hearth_request **q)
 {
     const void *s = job->source[rank];
     void *t = job->target[rank];
     struct hearth_opts chosen = opts_of(job, rank), *o = &chosen;
     enum hearth_dtype d = job->dtype;
     enum hearth_op op = job->op;
+    int root = job->root;
     size_t n = job->count, to[MEMBERS_MAX], from[MEMBERS_MAX];
-    const size_t *list = job->counts;
+    const size_t *list = job->counts, *at_root = rank == root ? list : NULL, own = list[rank];
     job_to_counts(job, rank, to);
     job_from_counts(job, rank, from);
     switch (job->kind) {
     case ALL_REDUCE:
-        return hearth_all_reduce(group, s, t, n, d, op, o);
+        return q ? hearth_all_reduce_nb(g, s, t, n, d, op, o, q) : hearth_all_reduce(g, s, t, n, d, op, o);
     case REDUCE_SCATTER:
-        return hearth_reduce_scatter(group, s, t, n, d, op, o);
+        return q ? hearth_reduce_scatter_nb(g, s, t, n, d, op, o, q)
+                 : hearth_reduce_scatter(g, s, t, n, d, op, o);
     case REDUCE_SCATTERV:
-        return hearth_reduce_scatterv(group, s, t, list, d, op, o);
+        return q ? hearth_reduce_scatterv_nb(g, s, t, list, d, op, o, q)
+                 : hearth_reduce_scatterv(g, s, t, list, d, op, o);
     case ALL_GATHER:
-        return hearth_all_gather(group, s, t, n, d, o);
+        return q ? hearth_all_gather_nb(g, s, t, n, d, o, q) : hearth_all_gather(g, s, t, n, d, o);
     case ALL_GATHERV:
-        return hearth_all_gatherv(group, s, t, list, d, o);
+        return q ? hearth_all_gatherv_nb(g, s, t, list, d, o, q) : hearth_all_gatherv(g, s, t, list, d, o);
     case BROADCAST:
-        return hearth_broadcast(group, t, n, d, job->root, o);
+        return q ? hearth_broadcast_nb(g, t, n, d, root, o, q) : hearth_broadcast(g, t, n, d, root, o);
     case REDUCE:
-        return hearth_reduce(group, s, t, n, d, op, job->root, o);
+        return q ? hearth_reduce_nb(g, s, t, n, d, op, root, o, q)
+                 : hearth_reduce(g, s, t, n, d, op, root, o);
     case GATHER:
-        return hearth_gather(group, s, t, n, d, job->root, o);
+        return q ? hearth_gather_nb(g, s, t, n, d, root, o, q) : hearth_gather(g, s, t, n, d, root, o);
     case GATHERV:
-        return hearth_gatherv(group, s, list[rank], t, rank == job->root ? list : NULL, d, job->root, o);
+        return q ? hearth_gatherv_nb(g, s, own, t, at_root, d, root, o, q)
+                 : hearth_gatherv(g, s, own, t, at_root, d, root, o);
     case SCATTER:
-        return hearth_scatter(group, s, t, n, d, job->root, o);
+        return q ? hearth_scatter_nb(g, s, t, n, d, root, o, q) : hearth_scatter(g, s, t, n, d, root, o);
     case SCATTERV:
-        return hearth_scatterv(group, s, rank == job->root ? list : NULL, t, list[rank], d, job->root, o);
+        return q ? hearth_scatterv_nb(g, s, at_root, t, own, d, root, o, q)
+                 : hearth_scatterv(g, s, at_root, t, own, d, root, o);
     case ALL_TO_ALL:
-        return hearth_all_to_all(group, s, t, n, d, o);
+        return q ? hearth_all_to_all_nb(g, s, t, n, d, o, q) : hearth_all_to_all(g, s, t, n, d, o);
     case ALL_TO_ALLV:
-        return hearth_all_to_allv(group, s, to, t, from, d, o);
+        return q ? hearth_all_to_allv_nb(g, s, to, t, from, d, o, q)
+                 : hearth_all_to_allv(g, s, to, t, from, d, o);
     case SCAN:
-        return hearth_scan(group, s, t, n, d, op, o);
+        return q ? hearth_scan_nb(g, s, t, n, d, op, o, q) : hearth_scan(g, s, t, n, d, op, o);
     case EXCLUSIVE_SCAN:
-        return hearth_exclusive_scan(group, s, t, n, d, op, o);
+        return q ? hearth_exclusive_scan_nb(g, s, t, n, d, op, o, q)
+                 : hearth_exclusive_scan(g, s, t, n, d, op, o);
     default:
-        return hearth_barrier(group, o);
+        return q ? hearth_barrier_nb(g, o, q) : hearth_barrier(g, o);
     }
 }
 
-int job_start(const struct job *job, hearth_group *group, int rank, hearth_request **q)
+int job_call(const struct job *job, hearth_group *group, int rank)
 {
-    const void *s = job->source[rank];
-    void *t = job->target[rank];
-    struct hearth_opts chosen = opts_of(job, rank), *o = &chosen;
-    enum hearth_dtype d = job->dtype;
-    enum hearth_op op = job->op;
-    size_t n = job->count, to[MEMBERS_MAX], from[MEMBERS_MAX];
-    const size_t *list = job->counts;
-    job_to_counts(job, rank, to);
-    job_from_counts(job, rank, from);
-    switch (job->kind) {
-    case ALL_REDUCE:
-        return hearth_all_reduce_nb(group, s, t, n, d, op, o, q);
-    case REDUCE_SCATTER:
-        return hearth_reduce_scatter_nb(group, s, t, n, d, op, o, q);
-    case REDUCE_SCATTERV:
-        return hearth_reduce_scatterv_nb(group, s, t, list, d, op, o, q);
-    case ALL_GATHER:
-        return hearth_all_gather_nb(group, s, t, n, d, o, q);
-    case ALL_GATHERV:
-        return hearth_all_gatherv_nb(group, s, t, list, d, o, q);
-    case BROADCAST:
-        return hearth_broadcast_nb(group, t, n, d, job->root, o, q);
-    case REDUCE:
-        return hearth_reduce_nb(group, s, t, n, d, op, job->root, o, q);
-    case GATHER:
-        return hearth_gather_nb(group, s, t, n, d, job->root, o, q);
-    case GATHERV:
-        return hearth_gatherv_nb(group, s, list[rank], t, rank == job->root ? list : NULL, d, job->root, o,
-                                 q);
-    case SCATTER:
-        return hearth_scatter_nb(group, s, t, n, d, job->root, o, q);
-    case SCATTERV:
-        return hearth_scatterv_nb(group, s, rank == job->root ? list : NULL, t, list[rank], d, job->root, o,
-                                  q);
-    case ALL_TO_ALL:
-        return hearth_all_to_all_nb(group, s, t, n, d, o, q);
-    case ALL_TO_ALLV:
-        return hearth_all_to_allv_nb(group, s, to, t, from, d, o, q);
-    case SCAN:
-        return hearth_scan_nb(group, s, t, n, d, op, o, q);
-    case EXCLUSIVE_SCAN:
-        return hearth_exclusive_scan_nb(group, s, t, n, d, op, o, q);
-    default:
-        return hearth_barrier_nb(group, o, q);
-    }
+    return job_start(job, group, rank, NULL);
 }
 
 static void member(struct fixture *c, int rank, void *arg)

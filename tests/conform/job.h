@@ -79,7 +79,7 @@ size_t job_own_offset(const struct job *job, int rank);
 
 void job_prepare(struct job *job);
 void job_free(struct job *job);
-/* The call of one member. */
+/* The call of one member; NULL for the request: it blocks. */
 int job_call(const struct job *job, hearth_group *group, int rank);
 int job_start(const struct job *job, hearth_group *group, int rank, hearth_request **request);
 /* Prepares, calls on all members' worlds. Status and text of each are in the job then. */

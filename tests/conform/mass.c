@@ -3,8 +3,6 @@
 #include "conform/mass.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 #include "node/node.h"

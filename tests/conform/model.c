@@ -2,10 +2,6 @@
 /* Fills, reduces and compares the gradients of a model. */
 #include "conform/model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Vectors, scalars, matrices, an empty one, a vector that is too long to share a bucket. */
 const struct shape model_shapes[TENSORS] = {
     {HEARTH_F32, 2, {96, 128}}, {HEARTH_F32, 1, {128}},         {HEARTH_F32, 0, {0}},
@@ -58,7 +54,7 @@ static void model_register(struct model *m, hearth_sync *sync)
 void model_open(struct model *m, hearth_group *group, const char *codec, enum hearth_op op)
 {
     hearth_sync *sync = NULL;
-    check_status(hearth_sync_open(group, codec, op, &sync), HEARTH_OK);
+    check_ok(hearth_sync_open(group, codec, op, &sync));
     model_register(m, sync);
 }
 
@@ -87,9 +83,8 @@ void model_reduce(struct model *m, hearth_group *group, enum hearth_op op, doubl
     struct hearth_opts opts = opts_default();
     opts.weight = weight;
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_all_reduce(group, m->before[i], m->wanted[i], model_count(i),
-                                       model_shapes[i].dtype, op, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(group, m->before[i], m->wanted[i], model_count(i), model_shapes[i].dtype,
+                                   op, &opts));
 }
 
 bool model_holds(const struct model *m, int index, void *const *what)
@@ -106,7 +101,7 @@ void model_check(const struct model *m, void *const *what, const char *text)
 void model_same(const struct model *m, hearth_group *group)
 {
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_group_same(group, m->data[i], model_len(i), NULL, NULL), HEARTH_OK);
+        check_ok(hearth_group_same(group, m->data[i], model_len(i), NULL, NULL));
 }
 
 void model_order(int order[TENSORS], uint64_t seed)
@@ -125,5 +120,5 @@ void model_ready(struct model *m, uint64_t seed)
     int order[TENSORS];
     model_order(order, seed);
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_sync_ready(m->sync, order[i]), HEARTH_OK);
+        check_ok(hearth_sync_ready(m->sync, order[i]));
 }

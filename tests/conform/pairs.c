@@ -17,7 +17,7 @@
 static void mem_open(struct pair *pair, const struct mem_setup *setup)
 {
     struct mem_net *net;
-    assert_int_equal(mem_net_open(setup, &net), HEARTH_OK);
+    assert_ok(mem_net_open(setup, &net));
     pair->owner = net;
     for (int i = 0; i < 2; i++) {
         pair->conn[i] = mem_net_conn(net, i, 1 - i);
@@ -38,7 +38,6 @@ static void mem_real_open(struct pair *pair, uint64_t seed)
 
 static void mem_default_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     mem_open(pair, &(struct mem_setup){.size = 2});
 }
 
@@ -62,7 +61,7 @@ static void descriptors_init(struct pair *pair, bool events)
     for (int i = 0; i < 2; i++) {
         pair->event[i] = (struct event){-1, -1};
         if (events)
-            assert_int_equal(event_open(&pair->event[i]), HEARTH_OK);
+            assert_ok(event_open(&pair->event[i]));
     }
 }
 
@@ -77,11 +76,11 @@ static void loopback_open(int fds[2])
 {
     struct sock_addr addr, bound;
     struct sock_wait listener = {.want_recv = true};
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
-    assert_int_equal(sock_listen(&addr, 1, &listener.fd, &bound, NULL), HEARTH_OK);
-    assert_int_equal(sock_dial(&bound, NULL, &fds[0], NULL), HEARTH_OK);
+    assert_ok(sock_addr_parse("127.0.0.1:0", 0, &addr));
+    assert_ok(sock_listen(&addr, 1, &listener.fd, &bound, NULL));
+    assert_ok(sock_dial(&bound, NULL, &fds[0], NULL));
     assert_int_equal(sock_wait(&listener, 1, clock_real() + PATIENCE_NS), 1);
-    assert_int_equal(sock_accept(listener.fd, &fds[1], NULL), HEARTH_OK);
+    assert_ok(sock_accept(listener.fd, &fds[1], NULL));
     sock_unlisten(listener.fd);
     for (int i = 0; i < 2; i++)
         sock_tune(fds[i], &(struct sock_tuning){.send_bytes = 65536, .recv_bytes = 65536});
@@ -93,7 +92,7 @@ static void sockets_open(struct pair *pair, bool loopback, int fds[2])
     if (loopback)
         loopback_open(fds);
     else
-        assert_int_equal(sock_pair(fds), HEARTH_OK);
+        assert_ok(sock_pair(fds));
 }
 
 static void plain_open(struct pair *pair, bool loopback)
@@ -108,13 +107,11 @@ static void plain_open(struct pair *pair, bool loopback)
 
 static void tcp_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     plain_open(pair, true);
 }
 
 static void tcp_unix_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     plain_open(pair, false);
 }
 
@@ -135,13 +132,11 @@ static void encrypted_open(struct pair *pair, bool loopback, bool chacha)
 
 static void tls_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     encrypted_open(pair, true, false);
 }
 
 static void tls_other_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     encrypted_open(pair, false, true);
 }
 
@@ -163,7 +158,7 @@ static void shm_open(struct pair *pair, size_t ring_bytes)
     struct thread thread;
     int fds[2];
     descriptors_init(pair, true);
-    assert_int_equal(sock_pair(fds), HEARTH_OK);
+    assert_ok(sock_pair(fds));
     for (int i = 0; i < 2; i++) {
         openers[i] = (struct shm_opener){.setup = {.heap = &pair->heap,
                                                    .fd = fds[i],
@@ -172,11 +167,11 @@ static void shm_open(struct pair *pair, size_t ring_bytes)
                                                    .event = &pair->event[i],
                                                    .deadline_ns = clock_real() + PATIENCE_NS}};
     }
-    assert_int_equal(thread_start(&thread, "maker", shm_open_one, &openers[0]), HEARTH_OK);
+    assert_ok(thread_start(&thread, "maker", shm_open_one, &openers[0]));
     shm_open_one(&openers[1]);
     thread_join(&thread);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(openers[i].status, HEARTH_OK);
+        assert_ok(openers[i].status);
         pair->conn[i] = openers[i].conn;
     }
 }
@@ -188,7 +183,6 @@ static void shm_small_open(struct pair *pair, uint64_t seed)
 
 static void shm_large_open(struct pair *pair, uint64_t seed)
 {
-    (void)seed;
     shm_open(pair, 4u << 20);
 }
 
@@ -317,12 +311,12 @@ static void quic_end_open(struct quic_end *end, struct heap *heap, uint64_t inst
 {
     static const uint8_t secret[SECRET_LEN] = {7};
     struct credentials_setup setup = {.heap = heap, .instance = instance};
-    assert_int_equal(node_key_fresh(&setup.key, NULL), HEARTH_OK);
-    assert_int_equal(secret_from_bytes(secret, "test", &setup.secret, NULL), HEARTH_OK);
-    assert_int_equal(credentials_open(&setup, &end->credentials, NULL), HEARTH_OK);
+    assert_ok(node_key_fresh(&setup.key, NULL));
+    assert_ok(secret_from_bytes(secret, "test", &setup.secret, NULL));
+    assert_ok(credentials_open(&setup, &end->credentials, NULL));
     struct quic_setup quic = {.heap = heap, .credentials = end->credentials};
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &quic.local), HEARTH_OK);
-    assert_int_equal(quic_open(&quic, &end->quic, NULL), HEARTH_OK);
+    assert_ok(sock_addr_parse("127.0.0.1:0", 0, &quic.local));
+    assert_ok(quic_open(&quic, &end->quic, NULL));
 }
 
 static void quic_end_join(void *arg)
@@ -336,10 +330,9 @@ static void quic_kind_open(struct pair *pair, uint64_t seed)
 {
     struct quic_both *both = calloc(1, sizeof *both);
     struct thread thread;
-    (void)seed;
     descriptors_init(pair, false);
     assert_non_null(both);
-    assert_int_equal(mutex_init(&both->lock), HEARTH_OK);
+    assert_ok(mutex_init(&both->lock));
     pair->owner = both;
     for (int i = 0; i < 2; i++)
         quic_end_open(&both->ends[i], &pair->heap, (uint64_t)i + 1);
@@ -351,11 +344,11 @@ static void quic_kind_open(struct pair *pair, uint64_t seed)
                                        .dials = i == 1,
                                        .streams = 1};
     }
-    assert_int_equal(thread_start(&thread, "dialler", quic_end_join, &both->ends[1]), HEARTH_OK);
+    assert_ok(thread_start(&thread, "dialler", quic_end_join, &both->ends[1]));
     quic_end_join(&both->ends[0]);
     thread_join(&thread);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(both->ends[i].status, HEARTH_OK);
+        assert_ok(both->ends[i].status);
         both->ends[i].inner = both->ends[i].peer.conns[0];
         both->ends[i].conn.transport = &both_transport;
         pair->conn[i] = &both->ends[i].conn;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members adopt another ring order: all or nobody, whatever goes wrong, and every collective is right in any
  * order. Without the machinery that measures: rank 0 proposes what the test draws. */
-#include <stdio.h>
-#include <string.h>
-
 #include "conform/cluster_group.h"
 #include "conform/reference.h"
 #include "node/adapt.h"
@@ -155,13 +152,12 @@ static void child_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     float x[1000], e[1000] = {0};
     adapt(round, c->world[rank], rank);
-    check_status(hearth_group_split(c->world[rank], rank == 4 ? -1 : 0, -rank, NULL, &child), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], rank == 4 ? -1 : 0, -rank, NULL, &child));
     opts.algo = HEARTH_ALGO_HIERARCHICAL;
     for (int i = 0; i < 1000; i++)
         x[i] = 1;
-    check_status(
-        hearth_all_reduce_compressed(c->world[rank], x, 1000, HEARTH_F32, HEARTH_OP_SUM, "int8", e, &opts),
-        HEARTH_OK);
+    check_ok(
+        hearth_all_reduce_compressed(c->world[rank], x, 1000, HEARTH_F32, HEARTH_OP_SUM, "int8", e, &opts));
     check(x[7] > 4.9f && x[7] < 5.1f, "rank %d: %g", rank, (double)x[7]);
     if (!child)
         return;
@@ -170,7 +166,7 @@ static void child_member(struct fixture *c, int rank, void *arg)
     check(view->order && memcmp(view->order, order, sizeof order) == 0, "rank %d: another order", rank);
     int32_t sum = -1, one = 1;
     opts.algo = HEARTH_ALGO_RING;
-    check_status(hearth_all_reduce(child, &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(child, &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     check(sum == 4, "rank %d: %d", rank, sum);
     hearth_group_close(child);
 }
@@ -198,16 +194,14 @@ static void busy_member(struct fixture *c, int rank, void *arg)
     int32_t one = 1, sum = -1;
     opts.tag = 9;
     if (rank == round->odd)
-        check_status(
-            hearth_all_reduce_nb(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
-            HEARTH_OK);
+        check_ok(
+            hearth_all_reduce_nb(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request));
     adapt(round, c->world[rank], rank);
     if (rank == round->odd) {
-        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        check_ok(hearth_request_wait(request, -1));
         hearth_request_close(request);
     } else {
-        check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     }
     check(sum == c->size, "rank %d: %d", rank, sum);
 }
@@ -290,8 +284,7 @@ TEST(test_a_member_is_lost)
 
 static void plain_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
-    check_status(hearth_group_adapt(c->world[rank], NULL), HEARTH_OK);
+    check_ok(hearth_group_adapt(c->world[rank], NULL));
     check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }
 

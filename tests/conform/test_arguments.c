@@ -2,9 +2,6 @@
 /* Bad arguments: refused with words that name them, nothing happens, the next good call works. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -219,7 +216,6 @@ static void bad_call(hearth_group *group, enum kind kind, enum wrong wrong, bool
 
 static void bad_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     for (int i = 0; rank == 0 && i < KIND_COUNT * WRONGS * 2; i++) {
         enum kind kind = (enum kind)(i / 2 / WRONGS);
         enum wrong wrong = (enum wrong)(i / 2 % WRONGS);
@@ -230,11 +226,7 @@ static void bad_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_bad_arguments_of_every_collective)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, bad_member, NULL);
-    fixture_works(&c); /* no sequence number was used */
-    fixture_close(&c);
+    fixture_often(1, 3, NULL, bad_member, NULL);
 }
 
 /* ---- what only some calls can have ---- */
@@ -246,15 +238,13 @@ TEST(test_other_bad_arguments)
     hearth_group *g = c.world[0];
     float x[8] = {0}, y[8];
     hearth_request *request;
-    check_status(hearth_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED);
-    check_text(hearth_error_text(), "average");
-    check_status(hearth_exclusive_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED);
-    check_text(hearth_error_text(), "exclusive_scan");
+    check_error(hearth_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED, "average");
+    check_error(hearth_exclusive_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED,
+                "exclusive_scan");
     /* in place means one's own part, not another's */
-    check_status(hearth_all_gather(g, x + 1, x, 1, HEARTH_F32, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "overlap");
-    check_status(hearth_reduce_scatter(g, x, x + 2, 2, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "overlap");
+    check_error(hearth_all_gather(g, x + 1, x, 1, HEARTH_F32, NULL), HEARTH_INVALID, "overlap");
+    check_error(hearth_reduce_scatter(g, x, x + 2, 2, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID,
+                "overlap");
     check_status(hearth_gather(g, x + 1, x, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
     check_status(hearth_scatter(g, x, x + 1, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
     /* the last element of one is the first of the other */
@@ -262,26 +252,18 @@ TEST(test_other_bad_arguments)
     check_status(hearth_all_reduce(g, x + 3, x, 4, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     /* lists that contradict */
     const size_t ones[2] = {1, 1}, twos[2] = {2, 2}, mixed[2] = {1, 2};
-    check_status(hearth_gatherv(g, x, 2, y, ones, HEARTH_F32, 0, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "counts[0]");
-    check_status(hearth_scatterv(g, x, twos, y, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "counts[0]");
-    check_status(hearth_all_to_allv(g, x, mixed, y, twos, HEARTH_F32, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "itself");
-    check_status(hearth_all_to_allv(g, x, ones, x, mixed, HEARTH_F32, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "in place");
+    check_error(hearth_gatherv(g, x, 2, y, ones, HEARTH_F32, 0, NULL), HEARTH_INVALID, "counts[0]");
+    check_error(hearth_scatterv(g, x, twos, y, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID, "counts[0]");
+    check_error(hearth_all_to_allv(g, x, mixed, y, twos, HEARTH_F32, NULL), HEARTH_INVALID, "itself");
+    check_error(hearth_all_to_allv(g, x, ones, x, mixed, HEARTH_F32, NULL), HEARTH_INVALID, "in place");
     /* the request */
-    check_status(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "request");
+    check_error(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL, NULL), HEARTH_INVALID,
+                "request");
     check_status(hearth_barrier_nb(g, NULL, NULL), HEARTH_INVALID);
-    check_status(hearth_request_test(NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "test");
-    check_status(hearth_request_wait(NULL, 0), HEARTH_INVALID);
-    check_text(hearth_error_text(), "wait");
-    check_status(hearth_request_cancel(NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "cancel");
-    check_status(hearth_request_fd(NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "request_fd");
+    check_error(hearth_request_test(NULL), HEARTH_INVALID, "test");
+    check_error(hearth_request_wait(NULL, 0), HEARTH_INVALID, "wait");
+    check_error(hearth_request_cancel(NULL), HEARTH_INVALID, "cancel");
+    check_error(hearth_request_fd(NULL), HEARTH_INVALID, "request_fd");
     check(hearth_error_rank() == -1 && hearth_request_error_rank(NULL) == -1, "an argument is about a rank");
     check(hearth_error_reason() == HEARTH_REASON_NONE &&
               hearth_request_error_reason(NULL) == HEARTH_REASON_NONE,
@@ -289,19 +271,15 @@ TEST(test_other_bad_arguments)
     check(strcmp(hearth_request_error(NULL), "") == 0, "an error of no request");
     hearth_request_close(NULL);
     size_t index;
-    check_status(hearth_request_wait_all(NULL, 2, 0), HEARTH_INVALID);
-    check_text(hearth_error_text(), "wait_all");
-    check_status(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
-    check_text(hearth_error_text(), "wait_any");
-    check_status(hearth_barrier_nb(g, NULL, &request), HEARTH_OK);
-    check_status(hearth_request_wait(request, -2), HEARTH_INVALID);
-    check_text(hearth_error_text(), "timeout_ms");
+    check_error(hearth_request_wait_all(NULL, 2, 0), HEARTH_INVALID, "wait_all");
+    check_error(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID, "wait_any");
+    check_ok(hearth_barrier_nb(g, NULL, &request));
+    check_error(hearth_request_wait(request, -2), HEARTH_INVALID, "timeout_ms");
     check_status(hearth_request_wait_all(&request, 1, -2), HEARTH_INVALID);
     check_status(hearth_request_wait_any(&request, 1, -2, &index), HEARTH_INVALID);
     check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
-    check_status(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "index");
-    check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);
+    check_error(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID, "index");
+    check_ok(hearth_barrier(c.world[1], NULL));
     hearth_request_close(request);
     fixture_works(&c);
     fixture_close(&c);
@@ -313,19 +291,14 @@ TEST(test_bad_arguments_of_groups_and_nodes)
     hearth_group *out = NULL;
     char text[8];
     fixture_open(&c, 2, NULL);
-    check_status(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID);
-    check_text(hearth_error_text(), "group");
-    check_status(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "out");
+    check_error(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID, "group");
+    check_error(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID, "out");
     struct hearth_opts opts = opts_default();
     opts.size = 3;
-    check_status(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID);
-    check_text(hearth_error_text(), "opts.size");
+    check_error(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID, "opts.size");
     check(!out, "the group was set");
-    check_status(hearth_group_same(NULL, text, 1, NULL, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "same");
-    check_status(hearth_group_same(c.world[0], NULL, 1, NULL, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "buffer");
+    check_error(hearth_group_same(NULL, text, 1, NULL, NULL), HEARTH_INVALID, "same");
+    check_error(hearth_group_same(c.world[0], NULL, 1, NULL, NULL), HEARTH_INVALID, "buffer");
     check_status(hearth_group_rank(NULL), HEARTH_INVALID);
     check_status(hearth_group_size(NULL), HEARTH_INVALID);
     check(!hearth_node_world(NULL), "the world of nothing");
@@ -348,38 +321,34 @@ TEST(test_bad_arguments_of_groups_and_nodes)
 /* Nothing to give, nothing to get: NULL and counts of 0; and what is not read is not looked at. */
 static void allowed_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *g = c->world[rank];
     bool root = rank == 1;
     float x[4] = {1, 2, 3, 4}, y[8];
     const size_t nothing[2] = {0, 0};
     const size_t *wild = root ? nothing : (const size_t *)(uintptr_t)8; /* read at the root only */
-    check_status(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
-    check_status(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
-    check_status(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
-    check_status(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_OP_SUM, 1, NULL), HEARTH_OK);
-    check_status(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_OP_SUM, NULL));
+    check_ok(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL));
+    check_ok(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL));
+    check_ok(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL));
+    check_ok(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL));
+    check_ok(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL));
+    check_ok(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_OP_SUM, 1, NULL));
+    check_ok(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL));
+    check_ok(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL));
     /* neighbours are not overlaps */
-    check_status(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_OP_MIN, NULL));
+    check_ok(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_OP_MIN, NULL));
     /* weight matters for averages only, but is checked always; 0 and large ones are fine */
     struct hearth_opts opts = opts_default();
     opts.weight = rank == 0 ? 0 : 1e30;
     opts.codec = "none";
     opts.timeout_ms = INT64_C(365) * 24 * 3600 * 1000;
-    check_status(hearth_barrier(g, &opts), HEARTH_OK);
+    check_ok(hearth_barrier(g, &opts));
 }
 
 TEST(test_what_is_allowed)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, allowed_member, NULL);
-    fixture_close(&c);
+    fixture_once(2, NULL, allowed_member, NULL);
 }
 
 /* ---- opening ---- */
@@ -388,105 +357,65 @@ static void refused(const struct hearth_config *config, int count, const char *w
 {
     hearth_node *nodes[HEARTH_LOCAL_MAX], *before = (hearth_node *)&config;
     nodes[0] = before;
-    check_status(hearth_node_open_local(config, count, nodes), HEARTH_INVALID);
-    check_text(hearth_error_text(), word);
+    check_error(hearth_node_open_local(config, count, nodes), HEARTH_INVALID, word);
     check(nodes[0] == before, "nodes were set");
 }
 
+/* With one field of a config or of its tuning wrong. */
+#define REFUSED(part, field, value)                                                                          \
+    do {                                                                                                     \
+        struct hearth_config config;                                                                         \
+        struct hearth_tuning tuning;                                                                         \
+        config_tuned(&config, &tuning);                                                                      \
+        part.field = value;                                                                                  \
+        refused(&config, 1, #field);                                                                         \
+    } while (0)
+
 TEST(test_open_local)
 {
-    struct hearth_config good, config;
-    struct hearth_tuning tuning;
-    hearth_config_init(&good);
     refused(NULL, 0, "count is 0");
     refused(NULL, -1, "count is -1");
     refused(NULL, HEARTH_LOCAL_MAX + 1, "count is 65");
-    check_status(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID);
-    check_text(hearth_error_text(), "nodes");
-    config = good;
-    config.size = 8;
-    refused(&config, 1, "size");
-    config = good;
-    config.op_timeout_ms = 0;
-    refused(&config, 1, "op_timeout_ms");
-    config.op_timeout_ms = -1;
-    refused(&config, 1, "op_timeout_ms");
-    config = good;
-    config.tuning = &tuning;
-    tuning.size = 3;
-    refused(&config, 1, "tuning.size");
-    hearth_tuning_init(&tuning);
-    tuning.chunk_bytes = 16383;
-    refused(&config, 1, "chunk_bytes");
-    tuning.chunk_bytes = SIZE_MAX;
-    refused(&config, 1, "chunk_bytes");
-    hearth_tuning_init(&tuning);
-    tuning.window_bytes = 0;
-    refused(&config, 1, "window_bytes");
-    tuning.window_bytes = SIZE_MAX;
-    refused(&config, 1, "window_bytes");
-    hearth_tuning_init(&tuning);
-    tuning.eager_bytes = 1;
-    refused(&config, 1, "eager_bytes");
-    tuning.eager_bytes = SIZE_MAX;
-    refused(&config, 1, "eager_bytes");
-    hearth_tuning_init(&tuning);
-    tuning.ops_max = 0;
-    refused(&config, 1, "ops_max");
-    tuning.ops_max = UINT32_MAX;
-    refused(&config, 1, "ops_max");
-    hearth_tuning_init(&tuning);
-    tuning.spin_us = UINT32_MAX;
-    refused(&config, 1, "spin_us");
-    hearth_tuning_init(&tuning);
-    tuning.algo = (enum hearth_algo)8;
-    refused(&config, 1, "algo");
-    tuning.algo = (enum hearth_algo) - 1;
-    refused(&config, 1, "algo");
-    config = good;
-    config.log_level = (enum hearth_log_level)0;
-    refused(&config, 1, "log_level");
-    config.log_level = (enum hearth_log_level)5;
-    refused(&config, 1, "log_level");
+    check_error(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID, "nodes");
+    REFUSED(config, size, 8);
+    REFUSED(config, op_timeout_ms, 0);
+    REFUSED(config, op_timeout_ms, -1);
+    REFUSED(config, log_level, (enum hearth_log_level)0);
+    REFUSED(config, log_level, (enum hearth_log_level)5);
+    REFUSED(tuning, size, 3);
+    REFUSED(tuning, chunk_bytes, 16383);
+    REFUSED(tuning, chunk_bytes, SIZE_MAX);
+    REFUSED(tuning, window_bytes, 0);
+    REFUSED(tuning, window_bytes, SIZE_MAX);
+    REFUSED(tuning, eager_bytes, 1);
+    REFUSED(tuning, eager_bytes, SIZE_MAX);
+    REFUSED(tuning, ops_max, 0);
+    REFUSED(tuning, ops_max, UINT32_MAX);
+    REFUSED(tuning, spin_us, UINT32_MAX);
+    REFUSED(tuning, algo, (enum hearth_algo)8);
+    REFUSED(tuning, algo, (enum hearth_algo) - 1);
     checks_end();
 
+    struct hearth_config config;
     hearth_node *nodes[HEARTH_LOCAL_MAX];
-    assert_int_equal(hearth_node_open_local(&good, HEARTH_LOCAL_MAX, nodes), HEARTH_OK);
+    hearth_config_init(&config);
+    assert_ok(hearth_node_open_local(&config, HEARTH_LOCAL_MAX, nodes));
     for (int i = 0; i < HEARTH_LOCAL_MAX; i++)
         hearth_node_close(nodes[i]);
-    config = good;
     config.memory_max = 1000; /* no node fits in there */
-    check_status(hearth_node_open_local(&config, 2, nodes), HEARTH_NO_MEMORY);
-    check_text(hearth_error_text(), "memory");
+    check_error(hearth_node_open_local(&config, 2, nodes), HEARTH_NO_MEMORY, "memory");
     checks_end();
 }
 
 TEST(test_config_of_the_line)
 {
-    struct hearth_config good, config;
-    hearth_config_init(&good);
-    config = good;
-    config.rate = 63999;
-    refused(&config, 1, "rate");
-    config.rate = UINT64_C(1000000000001);
-    refused(&config, 1, "rate");
-    config = good;
-    config.codec = "zip";
-    refused(&config, 1, "codec");
-    config = good;
-    struct hearth_tuning tuning;
-    hearth_tuning_init(&tuning);
-    config.tuning = &tuning;
-    tuning.compressed_allreduce_max_bytes = SIZE_MAX;
-    refused(&config, 1, "compressed_allreduce_max_bytes");
-    hearth_tuning_init(&tuning);
-    tuning.datagram_bytes = 1199;
-    refused(&config, 1, "datagram_bytes");
-    config = good;
-    config.compress_threads = 0;
-    refused(&config, 1, "compress_threads");
-    config.compress_threads = 65;
-    refused(&config, 1, "compress_threads");
+    REFUSED(config, rate, 63999);
+    REFUSED(config, rate, UINT64_C(1000000000001));
+    REFUSED(config, codec, "zip");
+    REFUSED(config, compress_threads, 0);
+    REFUSED(config, compress_threads, 65);
+    REFUSED(tuning, compressed_allreduce_max_bytes, SIZE_MAX);
+    REFUSED(tuning, datagram_bytes, 1199);
     checks_end();
 }
 
@@ -498,15 +427,15 @@ TEST(test_names)
     enum hearth_op op;
     enum hearth_algo algo;
     for (int i = 0; i < DTYPES; i++) {
-        check_status(hearth_dtype_parse(hearth_dtype_name((enum hearth_dtype)i), &dtype), HEARTH_OK);
+        check_ok(hearth_dtype_parse(hearth_dtype_name((enum hearth_dtype)i), &dtype));
         check((int)dtype == i, "dtype %d is read as %d", i, (int)dtype);
     }
     for (int i = 0; i < OPS; i++) {
-        check_status(hearth_op_parse(hearth_op_name((enum hearth_op)i), &op), HEARTH_OK);
+        check_ok(hearth_op_parse(hearth_op_name((enum hearth_op)i), &op));
         check((int)op == i, "op %d is read as %d", i, (int)op);
     }
     for (int i = 0; i < ALGOS; i++) {
-        check_status(hearth_algo_parse(hearth_algo_name((enum hearth_algo)i), &algo), HEARTH_OK);
+        check_ok(hearth_algo_parse(hearth_algo_name((enum hearth_algo)i), &algo));
         check((int)algo == i, "algo %d is read as %d", i, (int)algo);
     }
     const char *const bad[] = {"", "f", "F32", "f32 ", "sums", "?", "rin"};

@@ -2,9 +2,6 @@
 /* Averages: weights, rounding of integers and of 16-bit floats, and sums in rank order. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -42,7 +39,7 @@ static void average_member(struct fixture *c, int rank, void *arg)
         if (has_weights(a))
             opts.weight = a->weight[rank];
         y = 0;
-        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_OP_AVG, &opts), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_OP_AVG, &opts));
         check(y == wanted, "%s by %s on %d: rank %d has 0x%" PRIx64 " (%g), not 0x%" PRIx64 " (%g)",
               hearth_dtype_name(a->dtype), hearth_algo_name(opts.algo), a->size, rank, y,
               get_number(a->dtype, &y, 0), wanted, a->wanted);
@@ -124,8 +121,6 @@ TEST(test_weights)
 /* A batch of one member: whatever its weight, N = 1 gives back the input. */
 static void alone(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
-    (void)rank;
     uint64_t seed = 11;
     for (int dtype = 0; dtype < DTYPES; dtype++) {
         for (int i = 0; i < 200; i++) {
@@ -139,8 +134,7 @@ static void alone(struct fixture *c, int rank, void *arg)
             fill_values(&job, 0, &x, 1);
             struct hearth_opts opts = opts_default();
             opts.weight = i % 2 ? 1 : 4;
-            check_status(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_OP_AVG, &opts),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_OP_AVG, &opts));
             check(x == y, "%s: 0x%" PRIx64 " became 0x%" PRIx64, hearth_dtype_name(job.dtype), x, y);
         }
     }
@@ -148,10 +142,7 @@ static void alone(struct fixture *c, int rank, void *arg)
 
 TEST(test_alone)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, alone, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, alone, NULL);
 }
 
 /* ---- 16-bit floats: kept in f32, rounded once ---- */
@@ -175,7 +166,7 @@ static void half_member(struct fixture *c, int rank, void *arg)
         struct hearth_opts opts = opts_default();
         opts.algo = algos[i];
         y = 0;
-        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, h->dtype, h->op, &opts), HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x, &y, 1, h->dtype, h->op, &opts));
         check(y == wanted, "%s %s by %s on %d: rank %d has %g, not %g", hearth_dtype_name(h->dtype),
               hearth_op_name(h->op), hearth_algo_name(opts.algo), h->size, rank, get_number(h->dtype, &y, 0),
               get_number(h->dtype, &wanted, 0));
@@ -207,11 +198,8 @@ TEST(test_halves_round_once)
         {HEARTH_BF16, HEARTH_OP_SUM, 2, {0x1p-133, 0x1p-133}, 0x1p-132},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct fixture c;
         struct half h = cases[i];
-        fixture_open(&c, h.size, NULL);
-        fixture_run(&c, half_member, &h);
-        fixture_close(&c);
+        fixture_once(h.size, NULL, half_member, &h);
     }
 }
 
@@ -249,16 +237,14 @@ TEST(test_weights_in_every_reduction)
 /* Nobody has any weight: nothing to divide by, but the same bits everywhere, and no trap. */
 static void weightless(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct hearth_opts opts = opts_default();
     opts.weight = 0;
     for (int dtype = 0; dtype < DTYPES; dtype++) {
         uint64_t x = 0, y = 0;
         set_number((enum hearth_dtype)dtype, &x, 0, rank + 1);
-        check_status(
-            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts),
-            HEARTH_OK);
-        check_status(hearth_group_same(c->world[rank], &y, sizeof y, NULL, NULL), HEARTH_OK);
+        check_ok(
+            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts));
+        check_ok(hearth_group_same(c->world[rank], &y, sizeof y, NULL, NULL));
         double got = get_number((enum hearth_dtype)dtype, &y, 0);
         check(dtype_is_integer((enum hearth_dtype)dtype) ? y == 0 : got != got, "%s: 0 / 0 is %g",
               hearth_dtype_name((enum hearth_dtype)dtype), got);
@@ -267,12 +253,8 @@ static void weightless(struct fixture *c, int rank, void *arg)
 
 TEST(test_no_weight_at_all)
 {
-    for (int size = 1; size <= 4; size++) {
-        struct fixture c;
-        fixture_open(&c, size, NULL);
-        fixture_run(&c, weightless, NULL);
-        fixture_close(&c);
-    }
+    for (int size = 1; size <= 4; size++)
+        fixture_once(size, NULL, weightless, NULL);
 }
 
 /* ---- order of ranks ---- */

@@ -2,9 +2,6 @@
 /* Closing nodes: in the middle of operations, in any order, early, with unfinished requests. */
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -36,9 +33,7 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = PATIENCE_MS;
     snprintf(who, sizeof who, "rank %d", l->who);
     if (rank != l->who)
-        check_status(
-            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
-            HEARTH_OK);
+        check_ok(sum_in_place_nb(c->world[rank], x, l->count, &opts, &request));
     fixture_meet(c);
     if (rank == l->who) {
         close_own(c, rank);
@@ -49,13 +44,11 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
               hearth_reason_name(hearth_request_error_reason(request)));
         hearth_request_close(request);
         for (int i = 0; i < 3; i++) {
-            check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
-            check_text(hearth_error_text(), who);
+            check_error(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN, who);
             check(hearth_error_reason() == HEARTH_REASON_PEER_LEFT, "because of %s",
                   hearth_reason_name(hearth_error_reason()));
         }
-        check_status(hearth_all_reduce_nb(c->world[rank], x, x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL, &request),
-                     HEARTH_GROUP_BROKEN);
+        check_status(sum_in_place_nb(c->world[rank], x, 1, NULL, &request), HEARTH_GROUP_BROKEN);
         hearth_group *child = NULL;
         check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &child), HEARTH_GROUP_BROKEN);
     }
@@ -69,11 +62,8 @@ TEST(test_close_while_others_are_in_an_operation)
                                       HEARTH_ALGO_STAR,        HEARTH_ALGO_HALVING, HEARTH_ALGO_DIRECT,
                                       HEARTH_ALGO_HIERARCHICAL};
     for (int i = 0; i < 7 * 4; i++) {
-        struct fixture c;
         struct leaving l = {algos[i % 7], i / 7 % 2 ? 300000 : 3, i % 3};
-        fixture_open(&c, i / 14 ? 4 : 3, NULL);
-        fixture_run(&c, leaving_member, &l);
-        fixture_close(&c);
+        fixture_once(i / 14 ? 4 : 3, NULL, leaving_member, &l);
     }
 }
 
@@ -85,7 +75,7 @@ static void quitter_member(struct fixture *c, int rank, void *arg)
     int32_t *x = must_alloc(COUNT * sizeof *x);
     hearth_request *request = NULL;
     memset(x, 0, COUNT * sizeof *x);
-    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL, &request);
+    int status = sum_in_place_nb(c->world[rank], x, COUNT, NULL, &request);
     if (rank == 1) {
         for (int i = 0; i < *spin; i++)
             hearth_request_test(request);
@@ -107,12 +97,8 @@ static void quitter_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_close_in_the_middle_of_ones_own_operation)
 {
-    for (int spin = 0; spin < 40; spin += 2) {
-        struct fixture c;
-        fixture_open(&c, 3, NULL);
-        fixture_run(&c, quitter_member, &spin);
-        fixture_close(&c);
-    }
+    for (int spin = 0; spin < 40; spin += 2)
+        fixture_once(3, NULL, quitter_member, &spin);
 }
 
 /* ---- the end that everybody wants ---- */
@@ -126,14 +112,13 @@ static void ending_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < operations; i++) { /* so that credit and acknowledgements are under way at the end */
         size_t count = 1 + draw_below(&seed, 600);
         memset(x, 0, sizeof x);
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(sum_in_place(c->world[rank], x, count, NULL));
     }
     struct hearth_opts opts = opts_default();
     const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE,
                                       HEARTH_ALGO_EXCHANGE};
     opts.algo = algos[draw_below(&seed, 4)];
-    check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
+    check_ok(hearth_barrier(c->world[rank], &opts));
     if (draw(&own) % 4 == 0)
         sleep_ms(1);
     close_own(c, rank);
@@ -142,12 +127,9 @@ static void ending_member(struct fixture *c, int rank, void *arg)
 TEST(test_members_close_after_a_barrier)
 {
     for (uint64_t i = 0; i < 400; i++) {
-        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        fixture_open(&c, 2 + (int)(i % 4), i % 2 ? &config : NULL);
-        fixture_run(&c, ending_member, &i);
-        fixture_close(&c);
+        fixture_once(2 + (int)(i % 4), i % 2 ? &config : NULL, ending_member, &i);
     }
 }
 
@@ -199,7 +181,7 @@ static void giving_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     bool gives = rank == (job->kind == REDUCE || job->kind == GATHER ? 1 : 0);
     if (!gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     fixture_meet(c);
     job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_request_wait(request, -1);
     snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
@@ -216,10 +198,8 @@ TEST(test_giver_closes_while_others_take)
         struct fixture c;
         struct job job;
         struct hearth_config config;
-        hearth_config_init(&config);
         struct hearth_tuning tuning;
-        hearth_tuning_init(&tuning);
-        config.tuning = &tuning;
+        config_tuned(&config, &tuning);
         tuning.chunk_bytes = draw_below(&seed, 3) > 0 ? 16384 : tuning.chunk_bytes;
         tuning.eager_bytes = draw_below(&seed, 2) > 0 ? 16384 : tuning.eager_bytes;
         job_init(&job, kinds[i % 5], 2 + (int)draw_below(&seed, 2), counts[draw_below(&seed, 4)]);
@@ -260,15 +240,13 @@ TEST(test_close_with_what_is_left)
         fixture_open(&c, 2, NULL);
         hearth_request *gather[2];
         for (int r = 0; r < 2; r++) /* finished, not freed */
-            check_status(hearth_barrier_nb(c.world[r], NULL, &gather[r]), HEARTH_OK);
-        check_status(hearth_request_wait_all(gather, 2, -1), HEARTH_OK);
+            check_ok(hearth_barrier_nb(c.world[r], NULL, &gather[r]));
+        check_ok(hearth_request_wait_all(gather, 2, -1));
         opts.done = count_run;
         opts.done_arg = &heard;
         for (int k = 0; k < LEFT; k++) {
             opts.tag = (uint64_t)k;
-            check_status(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                              &requests[k]),
-                         HEARTH_OK);
+            check_ok(sum_in_place_nb(c.world[0], &x[k], 1, &opts, &requests[k]));
         }
         check(hearth_request_fd(requests[0]) >= 0, "no descriptor");
         close_own(&c, i % 2); /* the one that waits, or the one that is waited for */
@@ -283,11 +261,10 @@ TEST(test_close_with_what_is_left)
 /* Groups that were split off are closed with their node; those of others break only if they had the node. */
 static void groups_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *pair = NULL, *all = NULL;
     int32_t x = 1, sum = 0;
-    check_status(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair), HEARTH_OK);
-    check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &all), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair));
+    check_ok(hearth_group_split(c->world[rank], 0, 0, NULL, &all));
     fixture_meet(c);
     if (rank == 3) {
         close_own(c, 3);
@@ -302,18 +279,14 @@ static void groups_member(struct fixture *c, int rank, void *arg)
         check_text(hearth_error_text(), "rank 1"); /* its rank in that group */
         return;
     }
-    check_status(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, NULL));
     check(sum == 2, "rank %d: sum is %d", rank, sum);
 }
 
 TEST(test_groups_of_a_node_that_closed)
 {
-    for (int i = 0; i < 10; i++) {
-        struct fixture c;
-        fixture_open(&c, 4, NULL);
-        fixture_run(&c, groups_member, NULL);
-        fixture_close(&c);
-    }
+    for (int i = 0; i < 10; i++)
+        fixture_once(4, NULL, groups_member, NULL);
 }
 
 /* ---- several nodes go ---- */
@@ -329,8 +302,7 @@ TEST(test_nodes_close_one_after_the_other)
             close_own(&c, orders[i][k]);
             for (int r = 0; r < 4; r++)
                 if (c.nodes[r])
-                    check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                                 HEARTH_GROUP_BROKEN);
+                    check_status(sum_in_place(c.world[r], &x, 1, NULL), HEARTH_GROUP_BROKEN);
         }
         fixture_close(&c);
     }
@@ -338,23 +310,17 @@ TEST(test_nodes_close_one_after_the_other)
 
 static void all_at_once(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_request *request;
     int32_t x[100] = {0};
-    check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_OP_SUM, NULL, &request),
-                 HEARTH_OK);
+    check_ok(sum_in_place_nb(c->world[rank], x, 100, NULL, &request));
     fixture_meet(c);
     close_own(c, rank);
 }
 
 TEST(test_all_nodes_close_at_once)
 {
-    for (int i = 0; i < 50; i++) {
-        struct fixture c;
-        fixture_open(&c, 2 + i % 4, NULL);
-        fixture_run(&c, all_at_once, NULL);
-        fixture_close(&c);
-    }
+    for (int i = 0; i < 50; i++)
+        fixture_once(2 + i % 4, NULL, all_at_once, NULL);
 }
 
 /* Other clusters of the process do not notice. */

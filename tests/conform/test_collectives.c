@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective with every type, operation, algorithm, number of members and awkward count. */
-#include <stdio.h>
-#include <string.h>
-
 #include "conform/reference.h"
 
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8};
@@ -257,10 +254,8 @@ TEST(test_algorithm_of_the_config)
         struct fixture c;
         struct hearth_config config;
         struct hearth_tuning tuning;
-        hearth_config_init(&config);
-        hearth_tuning_init(&tuning);
+        config_tuned(&config, &tuning);
         tuning.algo = (enum hearth_algo)algo;
-        config.tuning = &tuning;
         fixture_open(&c, 4, &config);
         for (int kind = 0; kind < KIND_COUNT; kind++) {
             struct job job;
@@ -283,7 +278,7 @@ static void barrier_holds(struct fixture *c, int rank, void *arg)
         if (rank == round % c->size)
             sleep_ms(1);
         (*entered)++;
-        check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
+        check_ok(hearth_barrier(c->world[rank], &opts));
         check(*entered >= (round + 1) * c->size, "rank %d left barrier %d before all had come", rank, round);
     }
 }
@@ -291,11 +286,8 @@ static void barrier_holds(struct fixture *c, int rank, void *arg)
 TEST(test_barrier_waits_for_all)
 {
     for (int s = 1; s < SIZES; s++) {
-        struct fixture c;
         _Atomic(int) entered = 0;
-        fixture_open(&c, sizes[s], NULL);
-        fixture_run(&c, barrier_holds, &entered);
-        fixture_close(&c);
+        fixture_once(sizes[s], NULL, barrier_holds, &entered);
     }
 }
 
@@ -325,7 +317,7 @@ static void same_member(struct fixture *c, int rank, void *arg)
     check(who == s->who, "rank %d: who is %d, not %d", rank, who, s->who);
     if (s->status == HEARTH_DIFFERS)
         check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, NULL, NULL), s->status);
-    check_status(hearth_group_same(c->world[rank], NULL, 0, NULL, &who), HEARTH_OK);
+    check_ok(hearth_group_same(c->world[rank], NULL, 0, NULL, &who));
     /* The same bytes, but not as many. */
     int wanted = c->size > 1 ? HEARTH_DIFFERS : HEARTH_OK;
     check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL, NULL), wanted);
@@ -346,10 +338,6 @@ TEST(test_same_names_who_differs)
         {5, {{1, 2, 2, 3, 2}, HEARTH_DIFFERS, 0}},
         {8, {{9, 9, 9, 9, 9, 9, 9, 0}, HEARTH_DIFFERS, 7}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct fixture c;
-        fixture_open(&c, cases[i].size, NULL);
-        fixture_run(&c, same_member, &cases[i].same);
-        fixture_close(&c);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        fixture_once(cases[i].size, NULL, same_member, &cases[i].same);
 }

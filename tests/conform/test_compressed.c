@@ -314,7 +314,6 @@ static void other_call_member(struct fixture *c, int rank, void *arg)
 {
     float x[4096] = {0}, e[4096] = {0};
     char text[TEXT_MAX] = "";
-    (void)arg;
     int status = rank == 1 ? hearth_all_reduce(c->world[rank], x, x, 4096, HEARTH_F32, HEARTH_OP_SUM, NULL)
                            : hearth_all_reduce_compressed(c->world[rank], x, 4096, HEARTH_F32, HEARTH_OP_SUM,
                                                           "int8", e, NULL);
@@ -453,7 +452,6 @@ TEST(test_bad_arguments)
 static void limit_member(struct fixture *c, int rank, void *arg)
 {
     static float x[2][10000], e[2][10000];
-    (void)arg;
     check_status(hearth_all_reduce_compressed(c->world[rank], x[rank], 10000, HEARTH_F32, HEARTH_OP_SUM,
                                               "int8", e[rank], NULL),
                  HEARTH_LIMIT);
@@ -528,7 +526,6 @@ TEST(test_close_in_flight)
  * known by (number, color), are never taken for each other. */
 static void splits_after_compressed(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     float x[64] = {1}, one = 1;
     struct hearth_opts opts = opts_default();
     opts.timeout_ms = 10000;
@@ -549,5 +546,5 @@ static void splits_after_compressed(struct fixture *c, int rank, void *arg)
 
 TEST(test_splits_after_compressed)
 {
-    fixture_once(3, splits_after_compressed, NULL);
+    fixture_once(3, NULL, splits_after_compressed, NULL);
 }

@@ -217,7 +217,6 @@ static void check_explain(hearth_compressor *compressor, const char *name, const
 
 static void explaining_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_compressor *compressor = NULL;
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
@@ -251,7 +250,7 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_explaining)
 {
-    fixture_once(2, explaining_member, NULL);
+    fixture_once(2, NULL, explaining_member, NULL);
 }
 
 /* ---- operations in flight ---- */
@@ -262,7 +261,6 @@ static const struct kind resting = {"resting", NULL, HEARTH_F32, 2, {128, 64, 0}
 /* Rank 0 is in the operation alone: what it asks for meanwhile is refused, and nothing is harmed. */
 static void flying_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_compressor *compressor = open_compressor(c->world[rank], "topk:0.05", 0, 0);
     hearth_request *request = NULL, *second = NULL;
     struct hearth_compressor_stats stats = {.size = sizeof stats};
@@ -301,7 +299,7 @@ static void flying_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_in_flight)
 {
-    fixture_once(3, flying_member, NULL);
+    fixture_once(3, NULL, flying_member, NULL);
 }
 
 /* An operation that fails leaves everything as it was. */

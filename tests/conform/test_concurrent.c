@@ -2,9 +2,6 @@
 /* Many requests at once, callbacks, limits, several threads of one node. */
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -40,9 +37,7 @@ static void many_start(struct many *m, struct fixture *c, int rank, const struct
         struct hearth_opts opts = *like;
         int at = order[i];
         opts.tag = (uint64_t)at * 1000;
-        check_status(hearth_all_reduce_nb(c->world[rank], m->x[at], m->x[at], m->count[at], HEARTH_I32,
-                                          HEARTH_OP_SUM, &opts, &m->requests[at]),
-                     HEARTH_OK);
+        check_ok(sum_in_place_nb(c->world[rank], m->x[at], m->count[at], &opts, &m->requests[at]));
     }
 }
 
@@ -67,13 +62,12 @@ static void many_member(struct fixture *c, int rank, void *arg)
 {
     struct many *m = must_alloc(sizeof *m);
     struct hearth_opts opts = opts_default();
-    (void)arg;
     many_start(m, c, rank, &opts);
     hearth_request *left[MANY];
     memcpy(left, m->requests, sizeof left);
     for (int i = 0; i < MANY; i++) {
         size_t index = MANY;
-        check_status(hearth_request_wait_any(left, MANY, -1, &index), HEARTH_OK);
+        check_ok(hearth_request_wait_any(left, MANY, -1, &index));
         if (!check(index < MANY && left[index], "rank %d: index is %zu", rank, index))
             break;
         many_check(m, c, rank, (int)index);
@@ -85,14 +79,9 @@ static void many_member(struct fixture *c, int rank, void *arg)
 TEST(test_two_hundred_at_once)
 {
     for (int size = 1; size <= 4; size++) {
-        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        fixture_open(&c, size, size % 2 ? NULL : &config);
-        for (int i = 0; i < 3; i++)
-            fixture_run(&c, many_member, NULL);
-        fixture_works(&c);
-        fixture_close(&c);
+        fixture_often(3, size, size % 2 ? NULL : &config, many_member, NULL);
     }
 }
 
@@ -109,13 +98,10 @@ static void bad_start(struct fixture *c, hearth_group *group, int32_t *x, hearth
                       int64_t timeout_ms)
 {
     struct hearth_opts opts = opts_default();
-    (void)c;
     opts.timeout_ms = timeout_ms;
     for (int i = 0; i < MANY; i++) {
         opts.tag = (uint64_t)i % 50;
-        check_status(
-            hearth_all_reduce_nb(group, &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &requests[i]),
-            HEARTH_OK);
+        check_ok(sum_in_place_nb(group, &x[i], 1, &opts, &requests[i]));
     }
 }
 
@@ -127,7 +113,7 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     int32_t x[MANY] = {0};
     hearth_group *group = c->world[rank];
     if (e->way == BY_GROUP_CLOSE)
-        check_status(hearth_group_split(c->world[rank], 1, 0, NULL, &group), HEARTH_OK);
+        check_ok(hearth_group_split(c->world[rank], 1, 0, NULL, &group));
     int last = c->size - 1;
     bool first = rank == 0;
     if (first || (!e->late && rank != last))
@@ -136,7 +122,7 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     if (first && e->way == BY_DEADLINE)
         check_status(hearth_request_wait_all(requests, MANY, -1), HEARTH_TIMEOUT);
     for (int i = 0; first && e->way == BY_CANCEL && i < MANY; i++)
-        check_status(hearth_request_cancel(requests[i]), HEARTH_OK);
+        check_ok(hearth_request_cancel(requests[i]));
     for (int i = 0; first && e->way == BY_FREE && i < MANY; i++) {
         hearth_request_close(requests[i]);
         requests[i] = NULL;
@@ -161,21 +147,14 @@ TEST(test_many_end_badly_at_once)
 {
     for (int way = 0; way < BY_NODE_CLOSE; way++) {
         for (int late = 0; late <= 1; late++) {
-            struct fixture c;
             struct bad_end e = {way, late};
-            fixture_open(&c, 3, NULL);
-            for (int i = 0; i < 3; i++) {
-                fixture_run(&c, bad_end_member, &e);
-                fixture_works(&c);
-            }
-            fixture_close(&c);
+            fixture_often(3, 3, NULL, bad_end_member, &e);
         }
     }
 }
 
 static void lost_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_request *requests[MANY] = {NULL};
     int32_t x[MANY] = {0};
     if (rank != 0)
@@ -195,12 +174,8 @@ static void lost_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_many_lose_the_same_peer)
 {
-    for (int i = 0; i < 5; i++) {
-        struct fixture c;
-        fixture_open(&c, 3, NULL);
-        fixture_run(&c, lost_member, NULL);
-        fixture_close(&c);
-    }
+    for (int i = 0; i < 5; i++)
+        fixture_once(3, NULL, lost_member, NULL);
 }
 
 /* ---- callbacks ---- */
@@ -218,20 +193,19 @@ static void count_run(void *arg, int status)
 
 static void callback_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct callback b = {0};
     struct hearth_opts opts = opts_default();
     int32_t x = 1;
     hearth_request *request;
     opts.done = count_run;
     opts.done_arg = &b;
-    check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(sum_in_place(c->world[rank], &x, 1, &opts));
     check(b.runs == 1 && b.status == HEARTH_OK, "rank %d: ran %d times, status %d", rank, b.runs, b.status);
 
-    check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
+    check_ok(hearth_request_wait(request, -1));
     check(b.runs == 2, "rank %d: the request was done before its callback had run", rank);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     hearth_request_close(request);
     check(b.runs == 2, "rank %d: ran %d times", rank, b.runs);
 
@@ -239,11 +213,11 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     b.runs = 0;
     fixture_meet(c);
     if (rank == 0) {
-        check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
+        check_ok(hearth_request_cancel(request));
         check(b.runs == 1 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
         hearth_request_close(request);
-        check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
+        check_ok(hearth_barrier_nb(c->world[rank], &opts, &request));
         hearth_request_close(request);
         check(b.runs == 2 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
     }
@@ -261,13 +235,8 @@ static void callback_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_callbacks_run_once)
 {
-    for (int size = 2; size <= 4; size++) {
-        struct fixture c;
-        fixture_open(&c, size, NULL);
-        for (int i = 0; i < 20; i++)
-            fixture_run(&c, callback_member, NULL);
-        fixture_close(&c);
-    }
+    for (int size = 2; size <= 4; size++)
+        fixture_often(20, size, NULL, callback_member, NULL);
 }
 
 /* A chain: each callback starts the next operation. */
@@ -292,9 +261,7 @@ static void next_link(void *arg, int status)
     chain->left--;
     hearth_request **request = &chain->requests[chain->started++];
     chain->x = 1;
-    check_status(hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_I32, HEARTH_OP_SUM,
-                                      &chain->opts, request),
-                 HEARTH_OK);
+    check_ok(sum_in_place_nb(chain->group, &chain->x, 1, &chain->opts, request));
 }
 
 static void chain_member(struct fixture *c, int rank, void *arg)
@@ -309,7 +276,7 @@ static void chain_member(struct fixture *c, int rank, void *arg)
         sleep_ms(1);
     check(chain.x == c->size, "rank %d: the last sum is %d", rank, chain.x);
     for (int i = 0; i < chain.started; i++) {
-        check_status(hearth_request_wait(chain.requests[i], -1), HEARTH_OK);
+        check_ok(hearth_request_wait(chain.requests[i], -1));
         hearth_request_close(chain.requests[i]);
     }
     free(chain.requests);
@@ -318,30 +285,22 @@ static void chain_member(struct fixture *c, int rank, void *arg)
 TEST(test_callbacks_start_operations)
 {
     for (int size = 1; size <= 4; size++) {
-        struct fixture c;
         int links = 500;
-        fixture_open(&c, size, NULL);
-        fixture_run(&c, chain_member, &links);
-        fixture_works(&c);
-        fixture_close(&c);
+        fixture_often(1, size, NULL, chain_member, &links);
     }
 }
 
 /* With one member each operation is over at once: the chain must not go down the stack. */
 TEST(test_a_long_chain_of_one)
 {
-    struct fixture c;
     int links = 100000;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, chain_member, &links);
-    fixture_close(&c);
+    fixture_once(1, NULL, chain_member, &links);
 }
 
 /* ---- limits ---- */
 
 static void limit_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     enum { LIMIT = 10 };
     hearth_request *requests[LIMIT];
     int32_t x[LIMIT + 1];
@@ -352,32 +311,25 @@ static void limit_member(struct fixture *c, int rank, void *arg)
     if (rank == 0) {
         for (int i = 0; i < LIMIT; i++) {
             opts.tag = (uint64_t)i;
-            check_status(hearth_all_reduce_nb(c->world[0], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
-                                              &requests[i]),
-                         HEARTH_OK);
+            check_ok(sum_in_place_nb(c->world[0], &x[i], 1, &opts, &requests[i]));
         }
         opts.tag = LIMIT;
-        check_status(
-            hearth_all_reduce(c->world[0], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-            HEARTH_LIMIT);
+        check_status(sum_in_place(c->world[0], &x[LIMIT], 1, &opts), HEARTH_LIMIT);
         check_text(hearth_error_text(), "ops_max");
         check_text(hearth_error_text(), "10");
     }
     fixture_meet(c);
     for (int i = 0; rank != 0 && i < LIMIT; i++) {
         opts.tag = (uint64_t)i;
-        check_status(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_OK);
+        check_ok(sum_in_place(c->world[rank], &x[i], 1, &opts));
     }
     if (rank != 0) { /* the one that rank 0 could not start ended for all */
         opts.tag = LIMIT;
-        check_status(
-            hearth_all_reduce(c->world[rank], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-            HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[rank], &x[LIMIT], 1, &opts), HEARTH_ABORTED);
         check_text(hearth_error_text(), "rank 0");
     }
     if (rank == 0) {
-        check_status(hearth_request_wait_all(requests, LIMIT, -1), HEARTH_OK);
+        check_ok(hearth_request_wait_all(requests, LIMIT, -1));
         for (int i = 0; i < LIMIT; i++)
             hearth_request_close(requests[i]);
     }
@@ -387,19 +339,11 @@ static void limit_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_operations_in_flight_are_limited)
 {
-    struct fixture c;
     struct hearth_config config;
-    hearth_config_init(&config);
     struct hearth_tuning tuning;
-    hearth_tuning_init(&tuning);
-    config.tuning = &tuning;
+    config_tuned(&config, &tuning);
     tuning.ops_max = 10;
-    fixture_open(&c, 3, &config);
-    for (int i = 0; i < 5; i++) {
-        fixture_run(&c, limit_member, NULL);
-        fixture_works(&c);
-    }
-    fixture_close(&c);
+    fixture_often(5, 3, &config, limit_member, NULL);
 }
 
 /* As many as the limit allows, started by one member long before the others; large ones, so that each asks
@@ -414,11 +358,10 @@ static void far_ahead(struct fixture *c, int rank, void *arg)
     if (rank != 0)
         fixture_meet(c);
     for (int i = 0; i < AHEAD; i++)
-        check_status(hearth_all_gather_nb(c->world[rank], x, all, *count, HEARTH_I32, NULL, &requests[i]),
-                     HEARTH_OK);
+        check_ok(hearth_all_gather_nb(c->world[rank], x, all, *count, HEARTH_I32, NULL, &requests[i]));
     if (rank == 0)
         fixture_meet(c);
-    check_status(hearth_request_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, AHEAD, -1));
     for (int i = 0; i < AHEAD; i++)
         hearth_request_close(requests[i]);
     free(requests);
@@ -430,17 +373,11 @@ TEST(test_one_member_far_ahead)
 {
     size_t counts[] = {1, 20000};
     for (int i = 0; i < 2; i++) {
-        struct fixture c;
         struct hearth_config config;
-        hearth_config_init(&config);
         struct hearth_tuning tuning;
-        hearth_tuning_init(&tuning);
-        config.tuning = &tuning;
+        config_tuned(&config, &tuning);
         tuning.ops_max = 4000;
-        fixture_open(&c, 2, &config);
-        fixture_run(&c, far_ahead, &counts[i]);
-        fixture_works(&c);
-        fixture_close(&c);
+        fixture_often(1, 2, &config, far_ahead, &counts[i]);
     }
 }
 
@@ -452,7 +389,7 @@ static void memory_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     memset(x, 0, count * sizeof *x);
     opts.flags = HEARTH_FLAG_RESTORE; /* needs a copy of the input */
-    int status = hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts);
+    int status = sum_in_place(c->world[rank], x, count, &opts);
     check(status == HEARTH_NO_MEMORY || status == HEARTH_ABORTED, "rank %d: %s: %s", rank,
           hearth_status_name(status), hearth_error_text());
     free(x);
@@ -495,7 +432,7 @@ static void *work(void *arg)
         size_t count = round % 3 == 0 ? COUNT : 2;
         for (size_t i = 0; i < count; i++)
             x[i] = base + w->rank;
-        check_status(hearth_all_reduce(w->group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+        check_ok(sum_in_place(w->group, x, count, &opts));
         int32_t wanted = w->size * base + w->size * (w->size - 1) / 2;
         for (size_t i = 0; i < count; i++)
             if (x[i] != wanted)
@@ -522,45 +459,36 @@ static void threads_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_threads_of_one_node)
 {
-    for (int count = 2; count <= 3; count++) {
-        struct fixture c;
-        fixture_open(&c, 3, NULL);
-        fixture_run(&c, threads_member, &count);
-        fixture_close(&c);
-    }
+    for (int count = 2; count <= 3; count++)
+        fixture_once(3, NULL, threads_member, &count);
 }
 
 /* One request, waited for by two threads. */
 static void *wait_too(void *arg)
 {
-    check_status(hearth_request_wait(arg, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(arg, -1));
     return NULL;
 }
 
 static void shared_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     pthread_t other;
     hearth_request *request;
     if (rank == 1) {
         fixture_meet(c);
-        check_status(hearth_barrier(c->world[1], NULL), HEARTH_OK);
+        check_ok(hearth_barrier(c->world[1], NULL));
         return;
     }
-    check_status(hearth_barrier_nb(c->world[0], NULL, &request), HEARTH_OK);
+    check_ok(hearth_barrier_nb(c->world[0], NULL, &request));
     if (pthread_create(&other, NULL, wait_too, request) != 0)
         abort();
     fixture_meet(c);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     pthread_join(other, NULL);
     hearth_request_close(request);
 }
 
 TEST(test_two_threads_wait_for_one_request)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    for (int i = 0; i < 100; i++)
-        fixture_run(&c, shared_member, NULL);
-    fixture_close(&c);
+    fixture_often(100, 2, NULL, shared_member, NULL);
 }

@@ -53,8 +53,8 @@ static void member(struct fixture *c, int rank, void *arg)
         return;
     hearth_compressor_config_init(&config);
     config.codec = run->codec;
-    if (check_status(hearth_compressor_open(c->world[rank], &config, &t.compressor), HEARTH_OK))
-        check_status(train(&t, run, &score), HEARTH_OK);
+    if (check_ok(hearth_compressor_open(c->world[rank], &config, &t.compressor)))
+        check_ok(train(&t, run, &score));
     if (rank == 0) {
         run->score = score;
         run->hash = hash_bytes(t.params, t.count * sizeof *t.params);
@@ -65,11 +65,8 @@ static void member(struct fixture *c, int rank, void *arg)
 
 static struct run run_of(const char *codec, struct train_job *job, size_t steps)
 {
-    struct fixture c;
     struct run run = {.codec = codec, .job = job, .steps = steps};
-    fixture_open(&c, MEMBERS, NULL);
-    fixture_run(&c, member, &run);
-    fixture_close(&c);
+    fixture_once(MEMBERS, NULL, member, &run);
     return run;
 }
 
@@ -78,43 +75,6 @@ static struct train_score score_of(const char *codec, struct train_job *job)
     struct train_score score = run_of(codec, job, slow_factor() > 1 ? STEPS_SHORT : STEPS).score;
     printf("%-24s loss %.4f, %.2f %% right\n", codec, score.loss, score.accuracy * 100);
     return score;
-}
-
-/* Under sanitizers only the bits are compared: learning takes too long. */
-static void test_convergence(void **state)
-{
-    static const char *const codecs[] = {"int8", "topk:0.01", "powersgd:4"};
-    struct train_job *job = *state;
-    bool learns = slow_factor() == 1;
-    if (!job)
-        skip();
-    struct train_score plain = score_of("none", job);
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        struct train_score score = score_of(codecs[i], job);
-        if (learns && score.loss > 1.01 * plain.loss && score.accuracy < plain.accuracy - 0.005)
-            fail_msg("%s: loss %.4f, %.2f %% right; plain: %.4f, %.2f %%", codecs[i], score.loss,
-                     score.accuracy * 100, plain.loss, plain.accuracy * 100);
-    }
-    struct train_score lossy = score_of("topk:0.01,feedback=off", job);
-    if (learns) {
-        assert_true(plain.accuracy > 0.8);
-        assert_true(lossy.loss > 1.1 * plain.loss);
-        assert_true(lossy.accuracy < plain.accuracy - 0.01);
-    }
-}
-
-/* The same training gives the same bits again, also where codecs draw. */
-static void test_repeats(void **state)
-{
-    static const char *const codecs[] = {"topk:0.01", "randomk:0.01", "powersgd:4"};
-    struct train_job *job = *state;
-    if (!job)
-        skip();
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        struct run first = run_of(codecs[i], job, STEPS_SHORT), second = run_of(codecs[i], job, STEPS_SHORT);
-        if (first.hash != second.hash)
-            fail_msg("%s: a second run ends with other bits", codecs[i]);
-    }
 }
 
 static struct dataset images, test_set;
@@ -144,17 +104,44 @@ static int read_images(void **state)
 
 static int free_images(void **state)
 {
-    (void)state;
     dataset_free(&images);
     dataset_free(&test_set);
     return 0;
 }
 
-int main(void)
+/* Under sanitizers only the bits are compared: learning takes too long. */
+TEST_WITH(convergence, read_images, free_images)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convergence),
-        cmocka_unit_test(test_repeats),
-    };
-    return cmocka_run_group_tests(tests, read_images, free_images);
+    static const char *const codecs[] = {"int8", "topk:0.01", "powersgd:4"};
+    struct train_job *job = *state;
+    bool learns = slow_factor() == 1;
+    if (!job)
+        skip();
+    struct train_score plain = score_of("none", job);
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        struct train_score score = score_of(codecs[i], job);
+        if (learns && score.loss > 1.01 * plain.loss && score.accuracy < plain.accuracy - 0.005)
+            fail_msg("%s: loss %.4f, %.2f %% right; plain: %.4f, %.2f %%", codecs[i], score.loss,
+                     score.accuracy * 100, plain.loss, plain.accuracy * 100);
+    }
+    struct train_score lossy = score_of("topk:0.01,feedback=off", job);
+    if (learns) {
+        assert_true(plain.accuracy > 0.8);
+        assert_true(lossy.loss > 1.1 * plain.loss);
+        assert_true(lossy.accuracy < plain.accuracy - 0.01);
+    }
+}
+
+/* The same training gives the same bits again, also where codecs draw. */
+TEST_WITH(repeats, read_images, free_images)
+{
+    static const char *const codecs[] = {"topk:0.01", "randomk:0.01", "powersgd:4"};
+    struct train_job *job = *state;
+    if (!job)
+        skip();
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        struct run first = run_of(codecs[i], job, STEPS_SHORT), second = run_of(codecs[i], job, STEPS_SHORT);
+        if (first.hash != second.hash)
+            fail_msg("%s: a second run ends with other bits", codecs[i]);
+    }
 }

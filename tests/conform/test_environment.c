@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth_config_env: every variable, good and bad. A bad one is named with its value and changes nothing. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/fixture.h"
 #include "node/environment.h"
@@ -28,7 +25,6 @@ enum { NAMES = sizeof names / sizeof *names };
 
 static int clear_environment(void **state)
 {
-    (void)state;
     for (int i = 0; i < NAMES; i++)
         unsetenv(names[i]);
     unsetenv("XDG_CONFIG_HOME");
@@ -125,14 +121,14 @@ TEST_WITH(test_good_values, clear_environment, NULL)
         hearth_config_init(&config);
         plain = config;
         set_alone(cases[i].name, cases[i].value);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         for (int k = 0; k < NAMES; k++) {
             uint64_t wanted = k == cases[i].name ? cases[i].field : field(&plain, k);
             check(field(&config, k) == wanted, "%s=%s: %s is %" PRIu64, names[cases[i].name], cases[i].value,
                   names[k], field(&config, k));
         }
         hearth_node *node = NULL; /* what is taken from the environment can be opened */
-        check_status(hearth_node_open_local(&config, 1, &node), HEARTH_OK);
+        check_ok(hearth_node_open_local(&config, 1, &node));
         hearth_node_close(node);
     }
     checks_end();
@@ -228,7 +224,7 @@ TEST_WITH(test_all_at_once_and_none, clear_environment, NULL)
     struct hearth_config config, plain;
     hearth_config_init(&config);
     plain = config;
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(memcmp(&config, &plain, sizeof config) == 0, "an empty environment changed something");
     const char *const values[NAMES] = {"5000", "32K",   "1M",    "64K",  "1G", "99", "7",
                                        "tree", "debug", "1gbit", "int8", "2G", "2"};
@@ -237,13 +233,12 @@ TEST_WITH(test_all_at_once_and_none, clear_environment, NULL)
         1000000000, 1,     UINT64_C(2) << 30, 2};
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], values[i], 1);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     for (int i = 0; i < NAMES; i++)
         check(field(&config, i) == wanted[i], "%s is %" PRIu64, names[i], field(&config, i));
     check_status(hearth_config_env(NULL), HEARTH_INVALID);
     config.size = 5;
-    check_status(hearth_config_env(&config), HEARTH_INVALID);
-    check_text(hearth_error_text(), "hearth_config_init");
+    check_error(hearth_config_env(&config), HEARTH_INVALID, "hearth_config_init");
     checks_end();
 }
 
@@ -279,12 +274,12 @@ TEST_WITH(test_folder, clear_environment, clear_environment)
         if (cases[i].home)
             setenv("HOME", cases[i].home, 1);
         hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         const char *folder = environment_of(&config)->folder;
         check(strcmp(folder, cases[i].folder) == 0, "the folder is \"%s\", not \"%s\"", folder,
               cases[i].folder);
         const struct hearth_environment *first = config.environment;
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         check(config.environment == first, "what was found already takes memory again");
     }
     memset(home, 'h', sizeof home - 1);

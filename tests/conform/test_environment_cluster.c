@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth_config_env: the variables about the cluster, and what a launcher fills in where they say nothing. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/fixture.h"
 #include "node/environment.h"
@@ -87,7 +84,6 @@ static int clear_environment(void **state)
         "SLURM_PROCID",
         "SLURM_STEP_ID",
     };
-    (void)state;
     for (int i = 0; i < NUMBERS; i++)
         unsetenv(numbers[i].name);
     for (int i = 0; i < STRINGS; i++)
@@ -112,18 +108,43 @@ static void expect_others_plain(const struct hearth_config *c, int number, int s
         check(i == string || same(string_field(c, i), string_field(&plain, i)), "%s changed", strings[i]);
 }
 
+/* The config that is read when this variable alone is set. */
+static struct hearth_config taken(const char *name, const char *value)
+{
+    struct hearth_config config;
+    clear_environment(NULL);
+    setenv(name, value, 1);
+    hearth_config_init(&config);
+    check_ok(hearth_config_env(&config));
+    return config;
+}
+
+static void refused(const char *name, const char *value, const char *help)
+{
+    struct hearth_config config, before;
+    char quoted[TEXT_MAX];
+    hearth_config_init(&config);
+    before = config;
+    clear_environment(NULL);
+    setenv("HEARTH_JOB", "other", 1); /* good ones beside it are not taken either */
+    setenv(name, value, 1);
+    snprintf(quoted, sizeof quoted, "\"%s\"", value);
+    if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", name, value))
+        return;
+    check_text(hearth_error_text(), name);
+    check_text(hearth_error_text(), quoted);
+    check_text(hearth_error_text(), help);
+    check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", name, value);
+}
+
 TEST_WITH(test_numbers, clear_environment, NULL)
 {
     for (int i = 0; i < NUMBERS; i++) {
         for (int high = 0; high < 2; high++) {
-            struct hearth_config config;
             char text[32];
             uint64_t wanted = high ? numbers[i].high : numbers[i].low;
             snprintf(text, sizeof text, "%" PRIu64, wanted);
-            clear_environment(NULL);
-            setenv(numbers[i].name, text, 1);
-            hearth_config_init(&config);
-            check_status(hearth_config_env(&config), HEARTH_OK);
+            struct hearth_config config = taken(numbers[i].name, text);
             check(number_field(&config, i) == wanted, "%s is %" PRIu64, numbers[i].name,
                   number_field(&config, i));
             expect_others_plain(&config, i, -1);
@@ -138,80 +159,30 @@ TEST_WITH(test_bad_numbers, clear_environment, NULL)
         const char *const bad[] = {
             numbers[i].below, numbers[i].above, "", " ", "x", "1x", "+1", "1K", "0x1", "18446744073709551617",
         };
-        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-            struct hearth_config config, before;
-            char quoted[TEXT_MAX];
-            hearth_config_init(&config);
-            before = config;
-            clear_environment(NULL);
-            setenv("HEARTH_JOB", "other", 1); /* good ones beside it are not taken either */
-            setenv(numbers[i].name, bad[k], 1);
-            snprintf(quoted, sizeof quoted, "\"%s\"", bad[k]);
-            if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", numbers[i].name,
-                       bad[k]))
-                continue;
-            check_text(hearth_error_text(), numbers[i].name);
-            check_text(hearth_error_text(), quoted);
-            check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", numbers[i].name,
-                  bad[k]);
-        }
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+            refused(numbers[i].name, bad[k], "");
     }
     checks_end();
 }
 
+static void string_taken(int i, const char *value)
+{
+    struct hearth_config config = taken(strings[i], value);
+    check(same(string_field(&config, i), value), "%s=%s", strings[i], value);
+    expect_others_plain(&config, -1, i);
+}
+
 TEST_WITH(test_strings, clear_environment, NULL)
 {
-    for (int i = 0; i < STRINGS - WORDS; i++) {
-        struct hearth_config config;
-        clear_environment(NULL);
-        setenv(strings[i], "some text", 1); /* what it means is looked at when a node is opened */
-        hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
-        check(same(string_field(&config, i), "some text"), "%s", strings[i]);
-        expect_others_plain(&config, -1, i);
-    }
+    for (int i = 0; i < STRINGS - WORDS; i++)
+        string_taken(i, "some text"); /* what it means is looked at when a node is opened */
     checks_end();
 }
 
 TEST_WITH(test_no_helper, clear_environment, NULL)
 {
-    struct hearth_config config;
-    setenv("HEARTH_MDNS", "", 1); /* is another thing than not to be set */
-    hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
-    check(same(config.mdns, ""), "HEARTH_MDNS");
+    check(same(taken("HEARTH_MDNS", "").mdns, ""), "HEARTH_MDNS"); /* empty is another thing than not set */
     checks_end();
-}
-
-/* ---- words ---- */
-
-static void good_word(int i, const char *word)
-{
-    struct hearth_config config;
-    clear_environment(NULL);
-    setenv(strings[i], word, 1);
-    hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
-    check(same(string_field(&config, i), word), "%s=%s", strings[i], word);
-    expect_others_plain(&config, -1, i);
-}
-
-static void bad_word(int i, const char *word, const char *help)
-{
-    struct hearth_config config, before;
-    char quoted[TEXT_MAX];
-    hearth_config_init(&config);
-    before = config;
-    clear_environment(NULL);
-    setenv("HEARTH_JOB", "other", 1);
-    setenv(strings[i], word, 1);
-    snprintf(quoted, sizeof quoted, "\"%s\"", word);
-    if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", strings[i], word))
-        return;
-    check_text(hearth_error_text(), strings[i]);
-    check_text(hearth_error_text(), quoted);
-    check_text(hearth_error_text(), help);
-    check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", strings[i], word);
 }
 
 TEST_WITH(test_words, clear_environment, NULL)
@@ -219,17 +190,17 @@ TEST_WITH(test_words, clear_environment, NULL)
     const int discover = STRINGS - 2, health = STRINGS - 1;
     const char *const bad[] = {
         "", " ", "mdns ", "Mdns", "MDNS", "on", "1", "default,low-latency", "low_latency", "some text"};
-    good_word(discover, "mdns");
-    good_word(discover, "off");
-    good_word(health, "default");
-    good_word(health, "low-latency");
-    good_word(health, "high-latency");
+    string_taken(discover, "mdns");
+    string_taken(discover, "off");
+    string_taken(health, "default");
+    string_taken(health, "low-latency");
+    string_taken(health, "high-latency");
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        bad_word(discover, bad[k], "mdns or off");
-        bad_word(health, bad[k], "low-latency or high-latency");
+        refused(strings[discover], bad[k], "mdns or off");
+        refused(strings[health], bad[k], "low-latency or high-latency");
     }
-    bad_word(discover, "default", "mdns or off");
-    bad_word(health, "mdns", "low-latency or high-latency");
+    refused(strings[discover], "default", "mdns or off");
+    refused(strings[health], "mdns", "low-latency or high-latency");
     checks_end();
 }
 
@@ -245,8 +216,7 @@ TEST_WITH(test_bad_fields, clear_environment, NULL)
         config.health = i == 1 ? "best" : i == 2 ? NULL : config.health;
         config.form_timeout_ms = i == 3 ? 0 : config.form_timeout_ms;
         config.roles = i == 4 ? 8 : config.roles;
-        check_status(hearth_node_open(&config, &node), HEARTH_INVALID);
-        check_text(hearth_error_text(), texts[i]);
+        check_error(hearth_node_open(&config, &node), HEARTH_INVALID, texts[i]);
         hearth_node_close(node);
     }
     checks_end();
@@ -286,7 +256,7 @@ TEST_WITH(test_launcher_fills_in_what_is_open, clear_environment, NULL)
         for (int k = 0; k < 3 && cases[i].set[k][0]; k++)
             setenv(cases[i].set[k][0], cases[i].set[k][1], 1);
         hearth_config_init(&config);
-        check_status(hearth_config_env(&config), HEARTH_OK);
+        check_ok(hearth_config_env(&config));
         check(config.rank == cases[i].rank, "case %zu: rank %d", i, config.rank);
         check(config.world_size == cases[i].world_size, "case %zu: world_size %d", i, config.world_size);
         const char *found = environment_of(&config)->rendezvous;
@@ -304,7 +274,7 @@ TEST_WITH(test_launcher_comes_after_the_program, clear_environment, NULL)
     config.rank = 0;
     config.world_size = 2;
     config.rendezvous = "127.0.0.1:9";
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     check(config.rank == 0 && config.world_size == 2, "rank %d of %d", config.rank, config.world_size);
     check(environment_of(&config)->rendezvous[0] == '\0', "%s", environment_of(&config)->rendezvous);
     checks_end();
@@ -317,14 +287,13 @@ TEST_WITH(test_bad_launchers, clear_environment, NULL)
     setenv("RANK", "four", 1);
     hearth_config_init(&config);
     before = config;
-    check_status(hearth_config_env(&config), HEARTH_INVALID);
-    check_text(hearth_error_text(), "RANK");
+    check_error(hearth_config_env(&config), HEARTH_INVALID, "RANK");
     check_text(hearth_error_text(), "\"four\"");
     check(memcmp(&config, &before, sizeof config) == 0, "something changed");
     /* Who says all leaves nothing to fill in, and RANK may be somebody else's word. */
     setenv("HEARTH_RENDEZVOUS", "127.0.0.1:1", 1);
     setenv("HEARTH_WORLD_SIZE", "2", 1);
     setenv("HEARTH_RANK", "1", 1);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     checks_end();
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fork while operations run: the parent goes on, in the child every call says so, and close only frees. */
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,8 +67,7 @@ static int wrong_with_new_nodes(void)
     if (hearth_node_open_local(NULL, 2, nodes) != HEARTH_OK)
         return 30;
     for (int i = 0; i < 2; i++)
-        if (hearth_all_reduce_nb(hearth_node_world(nodes[i]), &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM,
-                                 NULL, &requests[i]) != HEARTH_OK)
+        if (sum_in_place_nb(hearth_node_world(nodes[i]), &x[i], 1, NULL, &requests[i]) != HEARTH_OK)
             return 31;
     if (hearth_request_wait_all(requests, 2, -1) != HEARTH_OK || x[0] != 3 || x[1] != 3)
         return 32;
@@ -100,12 +96,11 @@ static void working_member(struct fixture *c, int rank, void *arg)
         int32_t stop = rank == 0 && f->stop;
         for (size_t i = 0; i < count; i++)
             x[i] = (int32_t)i + rank;
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(sum_in_place(c->world[rank], x, count, NULL));
         for (size_t i = 0; i < count; i++)
             if (x[i] != MEMBERS * (int32_t)i + MEMBERS * (MEMBERS - 1) / 2)
                 check(false, "rank %d, round %d: element %zu is %d", rank, round, i, x[i]);
-        check_status(hearth_broadcast(c->world[rank], &stop, 1, HEARTH_I32, 0, NULL), HEARTH_OK);
+        check_ok(hearth_broadcast(c->world[rank], &stop, 1, HEARTH_I32, 0, NULL));
         f->rounds++;
         if (stop)
             break;
@@ -137,16 +132,14 @@ static void start_requests(struct family *f)
     opts.tag = 99;
     for (int i = 0; i < MEMBERS; i++) {
         opts.tag = 99 + (uint64_t)i; /* nobody else calls these */
-        check_status(hearth_all_reduce_nb(f->cluster->world[i], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM,
-                                          &opts, &f->requests[i]),
-                     HEARTH_OK);
+        check_ok(sum_in_place_nb(f->cluster->world[i], &x[i], 1, &opts, &f->requests[i]));
     }
 }
 
 static void split_all(struct fixture *c, int rank, void *arg)
 {
     struct family *f = arg;
-    check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]));
 }
 
 TEST(test_fork_while_operations_run)

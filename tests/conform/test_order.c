@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tags and groups: operations in different order, side by side, thousands after each other. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 #include "node/node.h"
@@ -49,11 +46,9 @@ static void mix_member(struct fixture *c, int rank, void *arg)
         x[at] = must_alloc(count * sizeof(int32_t));
         for (size_t k = 0; k < count; k++)
             x[at][k] = rank + at + (int32_t)(k % 1000);
-        check_status(hearth_all_reduce_nb(c->world[rank], x[at], x[at], count, HEARTH_I32, HEARTH_OP_SUM,
-                                          &opts, &requests[at]),
-                     HEARTH_OK);
+        check_ok(sum_in_place_nb(c->world[rank], x[at], count, &opts, &requests[at]));
     }
-    check_status(hearth_request_wait_all(requests, (size_t)m->operations, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, (size_t)m->operations, -1));
     for (int i = 0; i < m->operations; i++) {
         for (size_t k = 0; k < mix_count(m, i); k++)
             if (x[i][k] != c->size * (i + (int32_t)(k % 1000)) + c->size * (c->size - 1) / 2)
@@ -121,7 +116,7 @@ static void zoo_member(struct fixture *c, int rank, void *arg)
     int order[KIND_COUNT];
     mix_order(&order_of, rank, order);
     for (int i = 0; i < KIND_COUNT; i++)
-        check_status(job_start(&jobs[order[i]], c->world[rank], rank, &requests[order[i]]), HEARTH_OK);
+        check_ok(job_start(&jobs[order[i]], c->world[rank], rank, &requests[order[i]]));
     for (int i = 0; i < KIND_COUNT; i++) {
         jobs[i].status[rank] = hearth_request_wait(requests[i], -1);
         hearth_request_close(requests[i]);
@@ -159,41 +154,40 @@ static int32_t sum_on(hearth_group *group, int32_t x, uint64_t tag)
     struct hearth_opts opts = opts_default();
     int32_t sum = -1;
     opts.tag = tag;
-    check_status(hearth_all_reduce(group, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(group, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts));
     return sum;
 }
 
 static void split_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *half = NULL, *reversed = NULL, *none = c->world[rank], *nested = NULL;
     hearth_group *w = c->world[rank];
-    check_status(hearth_group_split(w, rank % 2, 0, NULL, &half), HEARTH_OK);
+    check_ok(hearth_group_split(w, rank % 2, 0, NULL, &half));
     check(hearth_group_size(half) == 2 && hearth_group_rank(half) == rank / 2, "rank %d: %d of %d", rank,
           hearth_group_rank(half), hearth_group_size(half));
-    check_status(hearth_barrier(half, NULL), HEARTH_OK);
+    check_ok(hearth_barrier(half, NULL));
     check(sum_on(half, rank, 0) == (rank % 2 ? 4 : 2), "rank %d: wrong sum of a half", rank);
 
-    check_status(hearth_group_split(w, 7, -rank, NULL, &reversed), HEARTH_OK); /* ordered by key */
+    check_ok(hearth_group_split(w, 7, -rank, NULL, &reversed)); /* ordered by key */
     check(hearth_group_rank(reversed) == 3 - rank, "rank %d is %d backwards", rank,
           hearth_group_rank(reversed));
     int32_t x = rank;
-    check_status(hearth_broadcast(reversed, &x, 1, HEARTH_I32, 0, NULL), HEARTH_OK);
+    check_ok(hearth_broadcast(reversed, &x, 1, HEARTH_I32, 0, NULL));
     check(x == 3, "rank %d: the first backwards is %d", rank, x);
 
-    check_status(hearth_group_split(w, rank == 2 ? -1 : 0, 0, NULL, &none), HEARTH_OK);
+    check_ok(hearth_group_split(w, rank == 2 ? -1 : 0, 0, NULL, &none));
     check((!none) == (rank == 2), "rank %d: a negative color is no member", rank);
     if (none)
         check(hearth_group_size(none) == 3 && sum_on(none, rank, 0) == 4, "rank %d: wrong sum of three",
               rank);
 
-    check_status(hearth_group_split(reversed, hearth_group_rank(reversed) / 2, 0, NULL, &nested), HEARTH_OK);
+    check_ok(hearth_group_split(reversed, hearth_group_rank(reversed) / 2, 0, NULL, &nested));
     check(hearth_group_size(nested) == 2 && sum_on(nested, rank, 5) == (rank < 2 ? 1 : 5), "rank %d: nested",
           rank);
     hearth_group *alone = NULL;
-    check_status(hearth_group_split(nested, hearth_group_rank(nested), 0, NULL, &alone), HEARTH_OK);
+    check_ok(hearth_group_split(nested, hearth_group_rank(nested), 0, NULL, &alone));
     check(hearth_group_size(alone) == 1 && sum_on(alone, rank, 0) == rank, "rank %d: alone", rank);
-    check_status(hearth_barrier(alone, NULL), HEARTH_OK);
+    check_ok(hearth_barrier(alone, NULL));
 
     hearth_group_close(nested); /* before its child, in any order */
     check(sum_on(alone, rank, 0) == rank, "rank %d: the child does not need its parent", rank);
@@ -225,11 +219,10 @@ TEST(test_split)
 /* Keys and colors of any size. */
 static void odd_colors(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     const int colors[] = {INT32_MAX, INT32_MAX, 0, INT32_MIN};
     const int keys[] = {INT32_MAX, INT32_MIN, 0, 0};
     hearth_group *group = NULL;
-    check_status(hearth_group_split(c->world[rank], colors[rank], keys[rank], NULL, &group), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], colors[rank], keys[rank], NULL, &group));
     check((!group) == (rank == 3), "rank %d", rank);
     if (rank < 2)
         check(hearth_group_rank(group) == 1 - rank, "rank %d is %d", rank, hearth_group_rank(group));
@@ -237,16 +230,13 @@ static void odd_colors(struct fixture *c, int rank, void *arg)
     /* In a split the colors may differ, the options of the collective in it not. */
     struct hearth_opts opts = opts_default();
     opts.tag = 12345;
-    check_status(hearth_group_split(c->world[rank], 1, 0, &opts, &group), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], 1, 0, &opts, &group));
     hearth_group_close(group);
 }
 
 TEST(test_colors_and_keys_of_any_size)
 {
-    struct fixture c;
-    fixture_open(&c, 4, NULL);
-    fixture_run(&c, odd_colors, NULL);
-    fixture_close(&c);
+    fixture_once(4, NULL, odd_colors, NULL);
 }
 
 /* Parent, two kinds of children and a grandchild at work at once, all under the same tags and sequences:
@@ -255,11 +245,10 @@ enum { GROUPS = 4, ROUNDS = 30, LEN = 5000 };
 
 static void crosstalk_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *g[GROUPS] = {c->world[rank]};
-    check_status(hearth_group_split(g[0], rank % 2, 0, NULL, &g[1]), HEARTH_OK);
-    check_status(hearth_group_split(g[0], rank / 2, 0, NULL, &g[2]), HEARTH_OK);
-    check_status(hearth_group_split(g[1], 0, -rank, NULL, &g[3]), HEARTH_OK);
+    check_ok(hearth_group_split(g[0], rank % 2, 0, NULL, &g[1]));
+    check_ok(hearth_group_split(g[0], rank / 2, 0, NULL, &g[2]));
+    check_ok(hearth_group_split(g[1], 0, -rank, NULL, &g[3]));
     int32_t(*x)[LEN] = must_alloc(GROUPS * sizeof *x);
     uint64_t seed = (uint64_t)rank;
     for (int round = 0; round < ROUNDS; round++) {
@@ -272,11 +261,10 @@ static void crosstalk_member(struct fixture *c, int rank, void *arg)
             opts.tag = (uint64_t)(round % 3);
             for (size_t k = 0; k < count; k++)
                 x[at][k] = (at + 1) * 1000000 + round * 1000 + hearth_group_rank(g[at]);
-            check_status(hearth_all_reduce_nb(g[at], x[at], x[at], count, HEARTH_I32, HEARTH_OP_MAX, &opts,
-                                              &requests[at]),
-                         HEARTH_OK);
+            check_ok(hearth_all_reduce_nb(g[at], x[at], x[at], count, HEARTH_I32, HEARTH_OP_MAX, &opts,
+                                          &requests[at]));
         }
-        check_status(hearth_request_wait_all(requests, GROUPS, -1), HEARTH_OK);
+        check_ok(hearth_request_wait_all(requests, GROUPS, -1));
         for (int i = 0; i < GROUPS; i++) {
             int32_t wanted = (i + 1) * 1000000 + round * 1000 + hearth_group_size(g[i]) - 1;
             for (size_t k = 0; k < count; k++)
@@ -292,13 +280,8 @@ static void crosstalk_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_groups_do_not_hear_each_other)
 {
-    for (int size = 2; size <= 6; size += 2) {
-        struct fixture c;
-        fixture_open(&c, size, NULL);
-        fixture_run(&c, crosstalk_member, NULL);
-        fixture_works(&c);
-        fixture_close(&c);
-    }
+    for (int size = 2; size <= 6; size += 2)
+        fixture_often(1, size, NULL, crosstalk_member, NULL);
 }
 
 /* The first operations on a new group, while others have not made it yet: data, aborts, disagreement. */
@@ -310,25 +293,24 @@ static void young_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     int32_t x[4] = {1, 1, 1, 1};
     opts.timeout_ms = 60000;
-    check_status(hearth_group_split(c->world[rank], 1, 0, NULL, &group), HEARTH_OK);
+    check_ok(hearth_group_split(c->world[rank], 1, 0, NULL, &group));
     opts.tag = 1;
     if (rank == *round % c->size) { /* at once, and away again */
-        check_status(hearth_all_reduce_nb(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
-                     HEARTH_OK);
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(sum_in_place_nb(group, x, 1, &opts, &request));
+        check_ok(hearth_request_cancel(request));
         int status = hearth_request_test(request);
         check(status == HEARTH_CANCELLED || status == HEARTH_OK, "rank %d: %s", rank,
               hearth_status_name(status));
         hearth_request_close(request);
     } else {
-        int status = hearth_all_reduce(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts);
+        int status = sum_in_place(group, x, 1, &opts);
         check(status == HEARTH_ABORTED || status == HEARTH_OK, "rank %d: %s: %s", rank,
               hearth_status_name(status), hearth_error_text());
     }
     opts.tag = 2;
     size_t count = rank == (*round + 1) % c->size ? 3 : 2;
-    check_status(hearth_all_reduce(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_MISMATCH);
-    check_status(hearth_barrier(group, NULL), HEARTH_OK);
+    check_status(sum_in_place(group, x, count, &opts), HEARTH_MISMATCH);
+    check_ok(hearth_barrier(group, NULL));
     hearth_group_close(group);
 }
 
@@ -358,14 +340,14 @@ static hearth_request *consecutive_start(hearth_group *group, int32_t *x, int nu
     hearth_request *request = NULL;
     opts.tag = 3;
     *x = consecutive_value(number, hearth_group_rank(group));
-    check_status(hearth_all_reduce_nb(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request), HEARTH_OK);
+    check_ok(sum_in_place_nb(group, x, 1, &opts, &request));
     return request;
 }
 
 static void consecutive_end(hearth_group *group, hearth_request *request, const int32_t *sum, int number)
 {
     int32_t wanted = 0;
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     for (int r = 0; r < hearth_group_size(group); r++)
         wanted += consecutive_value(number, r);
     if (*sum != wanted)
@@ -375,7 +357,6 @@ static void consecutive_end(hearth_group *group, hearth_request *request, const 
 
 static void consecutive_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_group *g = c->world[rank];
     hearth_request *requests[AHEAD];
     int32_t x[AHEAD];
@@ -395,36 +376,27 @@ static void consecutive_member(struct fixture *c, int rank, void *arg)
 
 TEST(test_seventy_thousand_under_one_tag)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, consecutive_member, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 2, NULL, consecutive_member, NULL);
 }
 
 /* As many tags as there may be, then one more. */
 static void tags_member(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct hearth_opts opts = opts_default();
     int32_t x = 1;
     for (uint64_t tag = 0; tag < 65536 && !checks_failed(); tag++) {
         opts.tag = tag * UINT64_C(0x100000001);
-        check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts));
     }
     opts.tag = 1;
     check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts),
                  HEARTH_LIMIT);
     check_text(hearth_error_text(), "65536 tags");
     opts.tag = 0;
-    check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_MAX, &opts));
 }
 
 TEST(test_tags_are_limited)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, tags_member, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, tags_member, NULL);
 }

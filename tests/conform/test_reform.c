@@ -106,7 +106,6 @@ TEST(test_the_others_complete_the_step)
 static void other_gradients(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     model_fill(&t->model[member], member, t->step);
     model_ready(&t->model[member], (uint64_t)member + 7);
     check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
@@ -116,7 +115,6 @@ static void other_gradients(struct cluster_group *f, int member, void *arg)
 static void some_gradients(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     model_fill(&t->model[member], member, t->step);
     for (int i = 0; i < TENSORS; i += 3)
         check_status(hearth_sync_ready(t->model[member].sync, i), HEARTH_OK);

@@ -3,9 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -15,8 +12,7 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
                                  const struct hearth_opts *opts)
 {
     hearth_request *request = NULL;
-    check_status(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, &request),
-                 HEARTH_OK);
+    check_ok(sum_in_place_nb(group, x, count, opts, &request));
     return request;
 }
 
@@ -24,12 +20,11 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
 
 static void test_and_wait(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x = rank + 1;
     hearth_group *g = c->world[rank];
     if (rank != 0) {
         fixture_meet(c); /* rank 0 has looked at an operation that cannot have ended */
-        check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(sum_in_place(g, &x, 1, NULL));
         return;
     }
     hearth_request *request = start_sum(g, &x, 1, NULL);
@@ -39,24 +34,20 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     check_status(hearth_request_wait_all(&request, 1, 1), HEARTH_PENDING);
     check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
     fixture_meet(c);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
-    check_status(hearth_request_test(request), HEARTH_OK); /* again after the end */
-    check_status(hearth_request_wait(request, 0), HEARTH_OK);
-    check_status(hearth_request_wait(request, INT64_MAX), HEARTH_OK);
-    check_status(hearth_request_cancel(request), HEARTH_OK); /* too late, and harmless */
-    check_status(hearth_request_test(request), HEARTH_OK);
+    check_ok(hearth_request_test(request)); /* again after the end */
+    check_ok(hearth_request_wait(request, 0));
+    check_ok(hearth_request_wait(request, INT64_MAX));
+    check_ok(hearth_request_cancel(request)); /* too late, and harmless */
+    check_ok(hearth_request_test(request));
     hearth_request_close(request);
 }
 
 TEST(test_test_and_wait)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, test_and_wait, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 3, NULL, test_and_wait, NULL);
 }
 
 /* A timeout of centuries is not one of zero. */
@@ -68,9 +59,9 @@ static void long_wait(struct fixture *c, int rank, void *arg)
         sleep_ms(20);
     hearth_request *request = start_sum(c->world[rank], &x, 1, NULL);
     size_t index = 7;
-    check_status(hearth_request_wait(request, *timeout_ms), HEARTH_OK);
-    check_status(hearth_request_wait_all(&request, 1, *timeout_ms), HEARTH_OK);
-    check_status(hearth_request_wait_any(&request, 1, *timeout_ms, &index), HEARTH_OK);
+    check_ok(hearth_request_wait(request, *timeout_ms));
+    check_ok(hearth_request_wait_all(&request, 1, *timeout_ms));
+    check_ok(hearth_request_wait_any(&request, 1, *timeout_ms, &index));
     hearth_request_close(request);
 }
 
@@ -90,7 +81,6 @@ enum { SEVERAL = 8 };
 
 static void several(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_request *requests[SEVERAL + 2] = {NULL};
     int32_t x[SEVERAL];
     struct hearth_opts opts = opts_default();
@@ -99,7 +89,7 @@ static void several(struct fixture *c, int rank, void *arg)
         opts.tag = (uint64_t)i;
         requests[i + 1] = start_sum(c->world[rank], &x[i], 1, &opts);
     }
-    check_status(hearth_request_wait_all(requests, SEVERAL + 2, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, SEVERAL + 2, -1));
     for (int i = 0; i < SEVERAL; i++) {
         check(x[i] == i * c->size * (c->size + 1) / 2, "rank %d: sum %d is %d", rank, i, x[i]);
         hearth_request_close(requests[i + 1]);
@@ -108,15 +98,12 @@ static void several(struct fixture *c, int rank, void *arg)
 
 TEST(test_wait_all)
 {
-    struct fixture c;
-    fixture_open(&c, 3, NULL);
-    fixture_run(&c, several, NULL);
-    fixture_close(&c);
+    fixture_once(3, NULL, several, NULL);
     /* nothing to wait for */
     hearth_request *none[2] = {NULL, NULL};
     size_t index = 7;
-    check_status(hearth_request_wait_all(none, 2, -1), HEARTH_OK);
-    check_status(hearth_request_wait_all(NULL, 0, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(none, 2, -1));
+    check_ok(hearth_request_wait_all(NULL, 0, -1));
     check_status(hearth_request_wait_any(none, 2, -1, &index), HEARTH_INVALID);
     check(index == 7, "index was set to %zu", index);
     checks_end();
@@ -125,7 +112,6 @@ TEST(test_wait_all)
 /* The first bad status in order of the array, though a later one failed earlier. */
 static void first_bad(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x[6] = {1, 1, 1, 1, 1, 1};
     hearth_request *requests[3];
     struct hearth_opts opts = opts_default();
@@ -134,10 +120,9 @@ static void first_bad(struct fixture *c, int rank, void *arg)
         requests[i] = start_sum(c->world[rank], &x[2 * i], i == 1 && rank == 0 ? 2 : 1, &opts);
     }
     if (rank == 1) {
-        check_status(hearth_request_cancel(requests[2]), HEARTH_OK);
-        check_status(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH);
-        check_text(hearth_error_text(), "rank 0");
-        check_status(hearth_request_test(requests[0]), HEARTH_OK);
+        check_ok(hearth_request_cancel(requests[2]));
+        check_error(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH, "rank 0");
+        check_ok(hearth_request_test(requests[0]));
         check_status(hearth_request_test(requests[2]), HEARTH_CANCELLED);
     } else {
         check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_MISMATCH);
@@ -147,17 +132,12 @@ static void first_bad(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     opts.tag = 2;
     if (rank == 0)
-        check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[0], x, 1, &opts), HEARTH_ABORTED);
 }
 
 TEST(test_wait_all_gives_the_first_bad)
 {
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, first_bad, NULL);
-    fixture_works(&c);
-    fixture_close(&c);
+    fixture_often(1, 2, NULL, first_bad, NULL);
 }
 
 /* Rank 1 starts them in an order of its own, one after the other: rank 0 sees each end. */
@@ -172,8 +152,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
             fixture_meet(c);
             opts.tag = (uint64_t)order[i];
             x[i] = 1;
-            check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                         HEARTH_OK);
+            check_ok(sum_in_place(c->world[1], &x[i], 1, &opts));
         }
         return;
     }
@@ -187,7 +166,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
         check_status(hearth_request_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
         check(index == 99, "index was set to %zu", index);
         fixture_meet(c);
-        check_status(hearth_request_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
+        check_ok(hearth_request_wait_any(requests, SEVERAL, -1, &index));
         check(index == (size_t)order[i], "%zu ended, not %d", index, order[i]);
         check(x[order[i]] == order[i] + 1, "sum is %d", x[order[i]]);
         hearth_request_close(requests[order[i]]);
@@ -198,10 +177,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
 TEST(test_wait_any)
 {
     int order[SEVERAL] = {3, 0, 7, 1, 6, 2, 5, 4};
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, any_member, order);
-    fixture_close(&c);
+    fixture_once(2, NULL, any_member, order);
 }
 
 /* Requests of four nodes, waited for by one thread; nobody else drives them. */
@@ -219,7 +195,7 @@ TEST(test_wait_for_several_nodes)
         }
         for (int i = 0; i < NODES; i++) {
             size_t index = 99;
-            check_status(hearth_request_wait_any(requests, NODES, -1, &index), HEARTH_OK);
+            check_ok(hearth_request_wait_any(requests, NODES, -1, &index));
             if (!check(index < NODES && requests[index], "index is %zu", index))
                 break;
             check(x[index] == 6, "sum is %d", x[index]);
@@ -232,7 +208,7 @@ TEST(test_wait_for_several_nodes)
         memset(large[i], 0, 400000 * sizeof(int32_t));
         requests[i] = start_sum(c.world[i], large[i], 400000, NULL);
     }
-    check_status(hearth_request_wait_all(requests, NODES, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, NODES, -1));
     for (int i = 0; i < NODES; i++) {
         hearth_request_close(requests[i]);
         free(large[i]);
@@ -267,7 +243,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     if (rank == 1 && e->by_free) {
         hearth_request_close(request);
     } else if (rank == 1) {
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
         check_status(hearth_request_test(request), HEARTH_CANCELLED);
         check_text(hearth_request_error(request), "cancelled");
         hearth_request_close(request);
@@ -327,7 +303,7 @@ static void cancel_midway(struct fixture *c, int rank, void *arg)
     for (int i = 0; rank == 0 && status == HEARTH_PENDING && i < *spin; i++)
         status = hearth_request_test(request);
     if (rank == 0)
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
     status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "rank %d: %s",
           rank, hearth_status_name(status));
@@ -356,13 +332,13 @@ static void restore_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     bool gives = rank != c->size - 1;
     if (gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     fixture_meet(c);
     if (rank == 0)
-        check_status(hearth_request_cancel(request), HEARTH_OK);
+        check_ok(hearth_request_cancel(request));
     fixture_meet(c);
     if (!gives)
-        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+        check_ok(job_start(job, c->world[rank], rank, &request));
     int status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "%s: rank %d: %s",
           job_name(job), rank, hearth_status_name(status));
@@ -405,11 +381,10 @@ static bool readable(int fd, int timeout_ms)
 
 static void descriptor(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     int32_t x[2] = {1, 1};
     if (rank == 1) {
         fixture_meet(c);
-        check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(sum_in_place(c->world[1], x, 2, NULL));
         return;
     }
     hearth_request *request = start_sum(c->world[0], x, 2, NULL);
@@ -420,7 +395,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     check(readable(fd, PATIENCE_MS), "not readable after the end"); /* nobody waits: the library drives */
     check(readable(fd, 0), "readable only once");
-    check_status(hearth_request_test(request), HEARTH_OK);
+    check_ok(hearth_request_test(request));
     check(x[0] == 2 && x[1] == 2, "sums are %d and %d", x[0], x[1]);
     hearth_request_close(request);
 }
@@ -436,7 +411,7 @@ TEST(test_descriptor)
     fixture_open(&c, 1, NULL); /* asked for after the end */
     int32_t x = 1;
     hearth_request *request = start_sum(c.world[0], &x, 1, NULL);
-    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    check_ok(hearth_request_wait(request, -1));
     check(readable(hearth_request_fd(request), 0), "not readable");
     hearth_request_close(request);
     fixture_close(&c);
@@ -454,7 +429,7 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     opts.algo = HEARTH_ALGO_EXCHANGE; /* everyone waits for everyone, so for the late one too */
     if (rank != late) {
         opts.timeout_ms = 150 * slow_factor() + rank; /* enough for all but the late one to come */
-        int status = hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts);
+        int status = sum_in_place(c->world[rank], x, *count, &opts);
         char who[32];
         snprintf(who, sizeof who, "waiting for rank %d", late);
         check(status == HEARTH_TIMEOUT || status == HEARTH_ABORTED, "rank %d: %s", rank,
@@ -465,8 +440,7 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     }
     fixture_meet(c);
     if (rank == late) {
-        check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[rank], x, *count, &opts), HEARTH_ABORTED);
         check(hearth_error_reason() == HEARTH_REASON_TIMED_OUT, "because of %s: %s",
               hearth_reason_name(hearth_error_reason()), hearth_error_text());
     }
@@ -498,15 +472,13 @@ static void blaming_member(struct fixture *c, int rank, void *arg)
     opts.algo = *algo;
     opts.timeout_ms = 800 * slow_factor() + 10 * rank; /* enough for all but the late one to come */
     fixture_meet(c);
-    if (rank != LATE &&
-        hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts) == HEARTH_TIMEOUT)
+    if (rank != LATE && sum_in_place(c->world[rank], x, COUNT, &opts) == HEARTH_TIMEOUT)
         check(hearth_error_rank() == LATE || hearth_error_rank() == -1, "%s: rank %d names rank %d: %s",
               hearth_algo_name(*algo), rank, hearth_error_rank(), hearth_error_text());
     fixture_meet(c);
     opts.timeout_ms = -1;
     if (rank == LATE)
-        check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts),
-                     HEARTH_ABORTED);
+        check_status(sum_in_place(c->world[rank], x, COUNT, &opts), HEARTH_ABORTED);
     free(x);
 }
 
@@ -531,17 +503,16 @@ TEST(test_deadlines_of_config_and_of_zero)
     hearth_config_init(&config);
     config.op_timeout_ms = 30;
     fixture_open(&c, 2, &config);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_TIMEOUT);
-    check_text(hearth_error_text(), "30 ms");
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_ABORTED);
+    check_error(sum_in_place(c.world[0], &x, 1, NULL), HEARTH_TIMEOUT, "30 ms");
+    check_status(sum_in_place(c.world[1], &x, 1, NULL), HEARTH_ABORTED);
     struct hearth_opts opts = opts_default();
     opts.timeout_ms = 0;
     opts.tag = 1;
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_TIMEOUT);
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_ABORTED);
+    check_status(sum_in_place(c.world[0], &x, 1, &opts), HEARTH_TIMEOUT);
+    check_status(sum_in_place(c.world[1], &x, 1, &opts), HEARTH_ABORTED);
     fixture_close(&c);
 
     fixture_open(&c, 1, NULL);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(sum_in_place(c.world[0], &x, 1, &opts));
     fixture_close(&c);
 }

@@ -29,7 +29,7 @@ static hearth_compressor *open_ruled(hearth_group *group, uint64_t warmup, uint6
     hearth_compressor *compressor = open_compressor(group, "bf16", warmup, ramp);
     for (int k = 0; k < KINDS; k++)
         if (kinds[k].codec)
-            check_status(hearth_compressor_add_rule(compressor, kinds[k].name, kinds[k].codec), HEARTH_OK);
+            check_ok(hearth_compressor_add_rule(compressor, kinds[k].name, kinds[k].codec));
     return compressor;
 }
 
@@ -56,12 +56,11 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
         struct hearth_tensor tensor = tensor_of(&kinds[k], data[k]);
         enum hearth_op op = k % 3 ? HEARTH_OP_AVG : HEARTH_OP_SUM;
         if (k % 2)
-            check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, op, NULL, &requests[k]),
-                         HEARTH_OK);
+            check_ok(hearth_compressor_all_reduce_nb(compressor, &tensor, op, NULL, &requests[k]));
         else
-            check_status(hearth_compressor_all_reduce(compressor, &tensor, op, NULL), HEARTH_OK);
+            check_ok(hearth_compressor_all_reduce(compressor, &tensor, op, NULL));
     }
-    check_status(hearth_request_wait_all(requests, KINDS, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, KINDS, -1));
     for (int k = 0; k < KINDS; k++) {
         size_t len = kind_count(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
         run->hash[rank][step][k] = hash_bytes(data[k], len);
@@ -75,8 +74,7 @@ static void run_member(struct fixture *c, int rank, void *arg)
     struct run *run = arg;
     hearth_compressor *compressor = open_ruled(c->world[rank], run->warmup, run->ramp);
     if (run->old)
-        check_status(hearth_compressor_load(compressor, run->old->saved[rank], run->old->saved_len[rank]),
-                     HEARTH_OK);
+        check_ok(hearth_compressor_load(compressor, run->old->saved[rank], run->old->saved_len[rank]));
     for (int step = run->first; step < 2 * STEPS; step++) {
         if (step == STEPS)
             run->saved[rank] = save(compressor, &run->saved_len[rank]);
@@ -88,10 +86,7 @@ static void run_member(struct fixture *c, int rank, void *arg)
 
 static void run_cluster(struct run *run, int size)
 {
-    struct fixture c;
-    fixture_open(&c, size, NULL);
-    fixture_run(&c, run_member, run);
-    fixture_close(&c);
+    fixture_once(size, NULL, run_member, run);
 }
 
 static void run_free(struct run *run, int size)
@@ -169,8 +164,8 @@ static void refusals_member(struct fixture *c, int rank, void *arg)
     run.saved_len[rank] = len;
     fixture_meet(c);
     int next = (rank + 1) % c->size;
-    check_status(hearth_compressor_load(compressor, run.saved[next], run.saved_len[next]), HEARTH_INVALID);
-    check_text(hearth_error_text(), "this is rank");
+    check_error(hearth_compressor_load(compressor, run.saved[next], run.saved_len[next]), HEARTH_INVALID,
+                "this is rank");
     check_status(hearth_compressor_load(compressor, other->final[rank], other->final_len[rank]),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "of 3; this is");
@@ -178,8 +173,7 @@ static void refusals_member(struct fixture *c, int rank, void *arg)
     uint8_t *damaged = must_alloc(len);
     memcpy(damaged, bytes, len);
     damaged[len / 2] ^= 1;
-    check_status(hearth_compressor_load(compressor, damaged, len), HEARTH_INVALID);
-    check_text(hearth_error_text(), "checksum");
+    check_error(hearth_compressor_load(compressor, damaged, len), HEARTH_INVALID, "checksum");
     check_status(hearth_compressor_load(compressor, bytes, len - 1), HEARTH_INVALID);
     check_status(hearth_compressor_load(compressor, bytes, 0), HEARTH_INVALID);
     check_status(hearth_compressor_load(compressor, NULL, 0), HEARTH_INVALID);
@@ -201,9 +195,6 @@ TEST(test_load_refuses)
     static struct run other;
     other = (struct run){.first = 2 * STEPS - 1};
     run_cluster(&other, 3);
-    struct fixture c;
-    fixture_open(&c, 2, NULL);
-    fixture_run(&c, refusals_member, &other);
-    fixture_close(&c);
+    fixture_once(2, NULL, refusals_member, &other);
     run_free(&other, 3);
 }

@@ -3,9 +3,6 @@
  *
  * HEARTH_TEST_REPEAT says how many; the full number is 100,000, HEARTH_TEST_SOAK asks for it too. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 #include "support/watchdog.h"
@@ -31,35 +28,35 @@ static void one(struct fixture *c, int rank, int number)
     switch (number % 8) {
     case 0:
     case 1:
-        check_status(hearth_all_reduce(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(hearth_all_reduce(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL));
         got = y[count - 1];
         wanted = sum;
         break;
     case 2:
-        check_status(hearth_barrier(g, NULL), HEARTH_OK);
+        check_ok(hearth_barrier(g, NULL));
         break;
     case 3:
-        check_status(hearth_broadcast(g, x, count, HEARTH_I64, root, NULL), HEARTH_OK);
+        check_ok(hearth_broadcast(g, x, count, HEARTH_I64, root, NULL));
         got = x[count - 1];
         wanted = number + root;
         break;
     case 4:
-        check_status(hearth_all_gather(g, x, y, count, HEARTH_I64, NULL), HEARTH_OK);
+        check_ok(hearth_all_gather(g, x, y, count, HEARTH_I64, NULL));
         got = y[(size_t)(n - 1) * count];
         wanted = number + n - 1;
         break;
     case 5:
-        check_status(hearth_reduce_scatter(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_ok(hearth_reduce_scatter(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL));
         got = y[0];
         wanted = sum;
         break;
     case 6:
-        check_status(hearth_all_to_all(g, x, y, count, HEARTH_I64, NULL), HEARTH_OK);
+        check_ok(hearth_all_to_all(g, x, y, count, HEARTH_I64, NULL));
         got = y[0];
         wanted = number;
         break;
     default:
-        check_status(hearth_scan(g, x, y, count, HEARTH_I64, HEARTH_OP_MAX, NULL), HEARTH_OK);
+        check_ok(hearth_scan(g, x, y, count, HEARTH_I64, HEARTH_OP_MAX, NULL));
         got = y[0];
         wanted = number + rank;
     }
@@ -125,14 +122,13 @@ static void nonblocking_member(struct fixture *c, int rank, void *arg)
         int at = i % AHEAD;
         hearth_request_close(requests[at]); /* ended: AHEAD operations ago is waited for below */
         x[at] = i + rank;
-        check_status(hearth_all_reduce_nb(c->world[rank], &x[at], &x[at], 1, HEARTH_I64, HEARTH_OP_SUM, NULL,
-                                          &requests[at]),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce_nb(c->world[rank], &x[at], &x[at], 1, HEARTH_I64, HEARTH_OP_SUM, NULL,
+                                      &requests[at]));
         int oldest = (i + 1) % AHEAD;
         if (requests[oldest])
-            check_status(hearth_request_wait(requests[oldest], -1), HEARTH_OK);
+            check_ok(hearth_request_wait(requests[oldest], -1));
     }
-    check_status(hearth_request_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    check_ok(hearth_request_wait_all(requests, AHEAD, -1));
     for (int i = 0; i < AHEAD; i++)
         hearth_request_close(requests[i]);
 }
@@ -169,11 +165,10 @@ static void compressed_member(struct fixture *c, int rank, void *arg)
         opts.algo = calls[i % CALLS].algo;
         for (int k = 0; k < COUNT; k++)
             x[k] = (float)((k * 37 + rank * 11 + i * i % 997) % 101) - 50;
-        check_status(hearth_all_reduce_compressed_nb(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_OP_SUM,
-                                                     calls[i % CALLS].codec, residual ? e : NULL, &opts,
-                                                     &request),
-                     HEARTH_OK);
-        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        check_ok(hearth_all_reduce_compressed_nb(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_OP_SUM,
+                                                 calls[i % CALLS].codec, residual ? e : NULL, &opts,
+                                                 &request));
+        check_ok(hearth_request_wait(request, -1));
         hearth_request_close(request);
     }
 }
@@ -192,9 +187,8 @@ static void various_member(struct fixture *c, int rank, void *arg)
     const struct stretch *s = arg;
     int32_t x[600] = {0};
     for (int i = s->first; i < s->first + s->count; i++)
-        check_status(hearth_all_reduce(c->world[rank], x, x, 1 + (size_t)(i * 37 % 600), HEARTH_I32,
-                                       HEARTH_OP_MAX, NULL),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, x, 1 + (size_t)(i * 37 % 600), HEARTH_I32,
+                                   HEARTH_OP_MAX, NULL));
 }
 
 TEST(test_memory_for_different_calls_is_bounded)

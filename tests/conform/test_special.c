@@ -2,9 +2,6 @@
 /* NaN, infinities, both zeros and subnormals through every algorithm, whatever modes the callers have set. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/reference.h"
 
@@ -109,7 +106,6 @@ static void flush_to_zero(bool on)
 #if defined(__x86_64__)
     _mm_setcsr(on ? _mm_getcsr() | 0x8040u : _mm_getcsr() & ~0x8040u); /* FTZ, DAZ */
 #else
-    (void)on;
 #endif
 }
 
@@ -141,7 +137,7 @@ static void trial_member(struct fixture *c, int rank, void *arg)
     int status = hearth_all_reduce(c->world[rank], source, target, ELEMENTS, t->dtype, t->op, &opts);
     bool still = flushes();
     flush_to_zero(false);
-    check_status(status, HEARTH_OK);
+    check_ok(status);
     check(!t->flush || still, "rank %d: the caller's modes were changed", rank);
     for (size_t i = 0; i < ELEMENTS; i++) {
         uint64_t got = get_bits(t->dtype, target, i), wanted = wanted_of(&pairs[i % PAIRS], t->op);
@@ -195,7 +191,6 @@ static void alone(struct fixture *c, int rank, void *arg)
 {
     const enum hearth_op ops[FLOAT_OPS] = {HEARTH_OP_SUM, HEARTH_OP_AVG, HEARTH_OP_PROD, HEARTH_OP_MIN,
                                            HEARTH_OP_MAX};
-    (void)arg;
     for (int i = 0; i < 4 * FLOAT_OPS * ALGOS; i++) {
         enum hearth_dtype dtype = floats[i % 4];
         struct specials s = specials_of(dtype);
@@ -208,8 +203,7 @@ static void alone(struct fixture *c, int rank, void *arg)
         opts.algo = (enum hearth_algo)(i / 20);
         for (size_t k = 0; k < 10; k++)
             set_bits(dtype, x, k, in[k]);
-        check_status(hearth_all_reduce(c->world[rank], x, target, 10, dtype, ops[i / 4 % FLOAT_OPS], &opts),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(c->world[rank], x, target, 10, dtype, ops[i / 4 % FLOAT_OPS], &opts));
         for (size_t k = 0; k < 10; k++)
             check(get_bits(dtype, target, k) == out[k], "%s %s by %s: 0x%" PRIx64 " became 0x%" PRIx64,
                   hearth_dtype_name(dtype), hearth_op_name(ops[i / 4 % FLOAT_OPS]),
@@ -219,31 +213,24 @@ static void alone(struct fixture *c, int rank, void *arg)
 
 TEST(test_alone)
 {
-    struct fixture c;
-    fixture_open(&c, 1, NULL);
-    fixture_run(&c, alone, NULL);
-    fixture_close(&c);
+    fixture_once(1, NULL, alone, NULL);
 }
 
 /* What is only moved is not looked at: a NaN keeps its payload. */
 static void moved(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     uint32_t x = 0x7f800001u + (uint32_t)rank, all[MEMBERS_MAX], b = 0xffc12345u;
-    check_status(hearth_all_gather(c->world[rank], &x, all, 1, HEARTH_F32, NULL), HEARTH_OK);
+    check_ok(hearth_all_gather(c->world[rank], &x, all, 1, HEARTH_F32, NULL));
     for (int i = 0; i < c->size; i++)
         check(all[i] == 0x7f800001u + (uint32_t)i, "rank %d: 0x%x from %d", rank, all[i], i);
     b = rank == 1 ? b : 0;
-    check_status(hearth_broadcast(c->world[rank], &b, 1, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_ok(hearth_broadcast(c->world[rank], &b, 1, HEARTH_F32, 1, NULL));
     check(b == 0xffc12345u, "rank %d: 0x%x", rank, b);
 }
 
 TEST(test_moved_values_keep_their_bits)
 {
-    struct fixture c;
-    fixture_open(&c, 4, NULL);
-    fixture_run(&c, moved, NULL);
-    fixture_close(&c);
+    fixture_once(4, NULL, moved, NULL);
 }
 
 /* A NaN of one member is a NaN for all, in every collective that reduces, and for prefixes from it on. */
@@ -256,16 +243,16 @@ static void nan_member(struct fixture *c, int rank, void *arg)
     int n = c->size;
     for (size_t i = 0; i < (size_t)n; i++)
         set_bits(t->dtype, x, i, rank == t->first ? dirty : one);
-    check_status(hearth_reduce_scatter(c->world[rank], x, y, 1, t->dtype, t->op, NULL), HEARTH_OK);
+    check_ok(hearth_reduce_scatter(c->world[rank], x, y, 1, t->dtype, t->op, NULL));
     check(get_bits(t->dtype, y, 0) == nan, "reduce_scatter: rank %d: no NaN", rank);
-    check_status(hearth_reduce(c->world[rank], x, y, 1, t->dtype, t->op, 0, NULL), HEARTH_OK);
+    check_ok(hearth_reduce(c->world[rank], x, y, 1, t->dtype, t->op, 0, NULL));
     check(rank != 0 || get_bits(t->dtype, y, 0) == nan, "reduce: no NaN");
     if (t->op == HEARTH_OP_AVG)
         return;
-    check_status(hearth_scan(c->world[rank], x, y, 1, t->dtype, t->op, NULL), HEARTH_OK);
+    check_ok(hearth_scan(c->world[rank], x, y, 1, t->dtype, t->op, NULL));
     check((get_bits(t->dtype, y, 0) == nan) == (rank >= t->first), "scan: rank %d: 0x%" PRIx64, rank,
           get_bits(t->dtype, y, 0));
-    check_status(hearth_exclusive_scan(c->world[rank], x, y, 1, t->dtype, t->op, NULL), HEARTH_OK);
+    check_ok(hearth_exclusive_scan(c->world[rank], x, y, 1, t->dtype, t->op, NULL));
     check((get_bits(t->dtype, y, 0) == nan) == (rank > t->first), "exclusive_scan: rank %d: 0x%" PRIx64, rank,
           get_bits(t->dtype, y, 0));
 }

@@ -87,7 +87,6 @@ TEST(test_steps)
 /* Several syncs of one group are in flight at the same time, and none meets the other. */
 static void two_syncs(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m[2];
     hearth_group *g = c->world[rank];
     for (int i = 0; i < 2; i++) {
@@ -107,7 +106,6 @@ static void two_syncs(struct fixture *c, int rank, void *arg)
 
 static void weights(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     model_open(&m, c->world[rank], NULL, HEARTH_OP_AVG);
     for (int step = 0; step < 3; step++) {
@@ -154,7 +152,6 @@ static void on_done(void *arg, int status)
 
 static void callbacks(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     hearth_group *g = c->world[rank];
     model_open(&m, g, NULL, HEARTH_OP_SUM);
@@ -188,7 +185,7 @@ static void callbacks(struct fixture *c, int rank, void *arg)
 
 TEST(test_ready_in_callbacks)
 {
-    fixture_once(3, callbacks, NULL);
+    fixture_once(3, NULL, callbacks, NULL);
 }
 
 /* ---- arguments ---- */
@@ -269,7 +266,6 @@ TEST(test_arguments)
 /* A model of nothing, and one whose data comes later. */
 static void empty(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     hearth_sync *sync;
     check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_OP_SUM, &sync), HEARTH_OK);
     for (int step = 0; step < 3; step++)
@@ -292,7 +288,7 @@ static void empty(struct fixture *c, int rank, void *arg)
 
 TEST(test_empty_and_later)
 {
-    fixture_once(2, empty, NULL);
+    fixture_once(2, NULL, empty, NULL);
 }
 
 TEST(test_more_buckets_than_operations)
@@ -361,7 +357,6 @@ static void steady(struct fixture *c, int rank, void *arg)
 /* What compressed operations take they give back. */
 static void bounded(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     uint64_t most = 0, bytes = 0;
     model_open(&m, c->world[rank], "int8", HEARTH_OP_AVG);

@@ -52,7 +52,6 @@ static void take_committed(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     struct model *m = &t->model[member];
-    (void)f;
     if (m->sync->stage != STAGE_COMMITTED)
         return;
     for (int i = 0; i < TENSORS; i++) {
@@ -121,7 +120,6 @@ TEST(test_a_committed_step_that_all_make_again)
 static void mismatch(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     training_fill(t, member);
     model_ready(&t->model[member], (uint64_t)member);
     for (int i = 0; i < 2; i++) {

@@ -13,7 +13,6 @@
 
 static void never_ready(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     hearth_group *g = c->world[rank];
     model_open(&m, g, "int8", HEARTH_OP_SUM);
@@ -42,7 +41,7 @@ static void never_ready(struct fixture *c, int rank, void *arg)
 
 TEST(test_never_ready)
 {
-    fixture_once(3, never_ready, NULL);
+    fixture_once(3, NULL, never_ready, NULL);
 }
 
 /* ---- members that differ ---- */
@@ -164,7 +163,6 @@ TEST(test_retry)
 /* A gradient that is no number spoils its tensor's operation on all members, and nothing else. */
 static void poison(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     enum { BAD = 16 };
     struct model m;
     hearth_group *g = c->world[rank];
@@ -215,7 +213,6 @@ TEST(test_poison)
 /* Nobody comes in time; then all do. In the first step it is the comparison that nobody came to. */
 static void late(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     hearth_group *g = c->world[rank];
     struct hearth_opts opts = opts_default();
@@ -327,7 +324,6 @@ TEST(test_close_in_flight)
 /* A node that closes takes its syncs along, in flight or not. */
 static void node_closes(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
     struct model m;
     model_open(&m, c->world[rank], NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 2; step++) {

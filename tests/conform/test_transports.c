@@ -272,7 +272,7 @@ static void two_threads_talk_and_no_ring_is_missing(void **state)
         pair_open(&pair, kind, seed);
         talker_init(&t[0], &pair, 0, seed);
         talker_init(&t[1], &pair, 1, seed);
-        assert_int_equal(thread_start(&thread, "talker", talker_run, &t[1]), HEARTH_OK);
+        assert_ok(thread_start(&thread, "talker", talker_run, &t[1]));
         talker_run(&t[0]);
         thread_join(&thread);
         assert_false(t[0].bad || t[1].bad);

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The v-variants: zero, uneven and giant parts, and lengths that do not fit between sender and receiver. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/reference.h"
 
 static const enum kind vectors[] = {REDUCE_SCATTERV, ALL_GATHERV, GATHERV, SCATTERV, ALL_TO_ALLV};

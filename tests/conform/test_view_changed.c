@@ -2,8 +2,6 @@
 /* Groups that can be formed anew: a member leaves in the middle of all kinds of calls, and every survivor
  * gets HEARTH_VIEW_CHANGED, once and for all, with its inputs as promised. */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/model.h"
 #include "node/node.h"
@@ -51,7 +49,7 @@ static void caller_open(struct caller *k, struct fixture *c, const struct leavin
     if (l->kind == SYNC)
         model_open(&k->model, c->world[rank], l->codec, HEARTH_OP_SUM);
     if (l->kind == COMPRESSOR)
-        check_status(hearth_compressor_open(c->world[rank], &config, &k->compressor), HEARTH_OK);
+        check_ok(hearth_compressor_open(c->world[rank], &config, &k->compressor));
 }
 
 static void caller_close(struct caller *k, bool with_node)
@@ -199,7 +197,7 @@ static void member(struct fixture *c, int rank, void *arg)
     struct caller k;
     caller_open(&k, c, l, rank);
     for (int i = 0; i < l->calls; i++)
-        check_status(call(&k), HEARTH_OK);
+        check_ok(call(&k));
     if (l->told)
         fixture_meet(c);
     for (int i = 0; l->told && rank == l->who && i < c->size; i++)
@@ -208,9 +206,9 @@ static void member(struct fixture *c, int rank, void *arg)
     if (leaves) {
         hearth_request *request = NULL;
         if (l->kind == SYNC)
-            check_status(hearth_sync_ready(k.model.sync, (int)(l->seed % TENSORS)), HEARTH_OK);
+            check_ok(hearth_sync_ready(k.model.sync, (int)(l->seed % TENSORS)));
         else if (l->kind == COMPRESSED_FLOCK || l->kind == FLOCK)
-            check_status(start(&k, 0, &request), HEARTH_OK);
+            check_ok(start(&k, 0, &request));
         for (uint64_t i = 0; request && i < l->seed % 50; i++)
             hearth_request_test(request);
         hearth_node_close(c->nodes[rank]);
@@ -235,7 +233,7 @@ static void changing_open(struct fixture *c, int size, uint64_t seed)
     fixture_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
         hearth_node_close(c->nodes[i]);
-    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
+    assert_ok(local_open(&setup, c->nodes, &error));
     for (int i = 0; i < size; i++)
         c->world[i] = hearth_node_world(c->nodes[i]);
 }

@@ -3,8 +3,6 @@
 #include "conform/training.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
@@ -82,17 +80,15 @@ void contributors(struct training *t, const int *members, int count)
 void whole_step(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
     training_fill(t, member);
     model_ready(&t->model[member], (uint64_t)member);
-    check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
+    check_ok(hearth_sync_wait(t->model[member].sync, NULL));
 }
 
 void complete(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
-    (void)f;
-    check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
+    check_ok(hearth_sync_wait(t->model[member].sync, NULL));
 }
 
 void run_step(struct cluster_group *f, struct training *t, cluster_group_fn *fn)

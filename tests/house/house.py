@@ -4,10 +4,9 @@
 import os
 import re
 import subprocess
-from pathlib import Path
 
-SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-BINARY = Path(os.environ.get("HEARTH_BINARY_DIR", SOURCE / "build"))
+from places import SOURCE
+
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")
 HEADER = (SOURCE / "include/hearth.h").read_text()

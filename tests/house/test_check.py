@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from house import SOURCE
+from places import SOURCE
 
 HEAD = "/* SPDX-License-Identifier: Apache-2.0 */\n/* A file made for this test. */\n"
 PYTHON = '# SPDX-License-Identifier: Apache-2.0\n"""A module made for this test."""\n'
@@ -110,7 +110,3 @@ class Check(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.stdout, rf"(?m)^{name}:\d+: {rule}: ")
                 (self.dir / name).unlink()
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

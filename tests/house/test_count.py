@@ -10,7 +10,7 @@ import unittest
 from concurrent import futures
 from unittest import mock
 
-from house import SOURCE
+from places import SOURCE
 
 spec = importlib.util.spec_from_file_location("runner", SOURCE / "tools/test.py")
 runner = importlib.util.module_from_spec(spec)
@@ -91,7 +91,3 @@ class Needs(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("has no no_such_module: run ./setup --all", done.stderr)
         self.assertEqual(self.pick("json", "no_such_module").returncode, 0)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -6,7 +6,8 @@ import re
 import sys
 import unittest
 
-from house import SOURCE, public_constants, public_functions, public_structs, run
+from house import public_constants, public_functions, public_structs, run
+from places import SOURCE
 
 spec = importlib.util.spec_from_file_location("check", SOURCE / "tools/check.py")
 check = importlib.util.module_from_spec(spec)
@@ -151,7 +152,3 @@ class Docs(unittest.TestCase):
                     continue
                 with self.subTest(f"{document.name}: {name}"):
                     self.assertTrue((SOURCE / name).exists())
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

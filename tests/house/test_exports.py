@@ -5,7 +5,8 @@ import platform
 import re
 import unittest
 
-from house import BINARY, public_functions, run, version
+from house import public_functions, run, version
+from places import BINARY
 
 ALLOWED = {"libc", "libm", "libpthread", "libgnutls", "libnettle", "libhogweed", "libngtcp2",
            "libngtcp2_crypto_gnutls", "libgcc_s", "ld-linux-x86-64", "ld-linux-aarch64"}
@@ -60,7 +61,3 @@ class Exports(unittest.TestCase):
         self.assertRegex(segments, r"GNU_STACK.* RW +0x")
         self.assertIn("GNU_RELRO", segments)
         self.assertIn("BIND_NOW", run("readelf", "-d", self.shared))
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

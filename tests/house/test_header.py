@@ -7,8 +7,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from house import (BINARY, CC, CXX, HEADER, SOURCE, public_constants, public_functions, public_structs, run, version,
-                   without_comments)
+from house import CC, CXX, HEADER, public_constants, public_functions, public_structs, run, version, without_comments
+from places import BINARY, SOURCE
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-I", SOURCE / "include"]
 
@@ -172,7 +172,3 @@ class Header(unittest.TestCase):
         source = self.dir / "padding.c"
         source.write_text("#include <hearth.h>\n" + "\n".join(lines))
         run(CC, "-std=c11", "-fsyntax-only", "-I", SOURCE / "include", source)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -8,7 +8,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from house import BINARY, CC, SOURCE, run, version
+from house import CC, run, version
+from places import BINARY, SOURCE
 
 NEED_A_CLUSTER = ("at_home", "elastic")  # alone they say what to do
 EXAMPLES = sorted((SOURCE / "examples").glob("*.c"))
@@ -108,7 +109,3 @@ class Install(unittest.TestCase):
         binary = self.build_project("subdirectory", f"add_subdirectory({SOURCE} hearth)")
         self.assertFalse((binary / "hearth" / "hearth").exists(), "a subproject builds no command")
         run(binary / ALONE.stem, timeout=60)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

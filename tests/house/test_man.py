@@ -4,7 +4,8 @@
 import re
 import unittest
 
-from house import BINARY, SOURCE, run, version
+from house import run, version
+from places import BINARY, SOURCE
 
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
@@ -32,7 +33,3 @@ class Man(unittest.TestCase):
         explained = set(re.findall(r"^\.TP\n\.B[IR]? (--[a-z-]+)", PAGE, re.M))
         helped = {"--version", "--help"}.union(*(flags(run(COMMAND, *c, "--help")) for c in COMMANDS))
         self.assertEqual(explained, helped)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -14,16 +14,12 @@ import time
 from pathlib import Path
 
 from lab import BINARY, die_with_parent
+from places import HEARTH
 
-HEARTH, MEMBER, STRANGER = BINARY / "hearth", BINARY / "hearth-member", BINARY / "hearth-stranger"
+PROGRAMS = HEARTH, MEMBER, STRANGER = HEARTH, BINARY / "hearth-member", BINARY / "hearth-stranger"
 SECONDS = 60  # against hanging
 SOAK = "HEARTH_TEST_SOAK" in os.environ
 BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"
-
-
-def missing():
-    """None, or which program is not built."""
-    return next((f"{program} is not built" for program in (HEARTH, MEMBER, STRANGER) if not program.exists()), None)
 
 
 # ---- secrets, as docs/wire.md and src/security/secret.c have them ----

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import BINARY, DEVICE, sh
+from places import HEARTH
 
-HEARTH, HELPER = BINARY / "hearth", BINARY / "hearth-mdns"
+PROGRAMS = HEARTH, BINARY / "hearth-mdns"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 VIEW_S = 60  # for an agreed view: a safety net, the figures are what counts
 POLL_S = 0.05
@@ -34,11 +35,6 @@ COMMAND_S = 120
 END_S = 30
 SOAK = "HEARTH_TEST_SOAK" in os.environ
 LOG_TAIL = 40  # lines that are shown of each host when something failed
-
-
-def missing():
-    """None, or which program is not built."""
-    return next((f"{program} is not built" for program in (HEARTH, HELPER) if not program.exists()), None)
 
 
 def repeat_count(usual, soak):
@@ -58,8 +54,8 @@ def replayable(test, seed):
     try:
         yield random.Random(f"{test.id()} {seed}")
     except BaseException:
-        print(f"replay: HEARTH_TEST_SEED={seed} HEARTH_TEST_REPEAT=1 python3 {os.path.relpath(sys.argv[0])} "
-              f"{test.id().removeprefix('__main__.')}", flush=True)
+        print(f"replay: HEARTH_TEST_SEED={seed} HEARTH_TEST_REPEAT=1 python3 {' '.join(sys.argv[:2])} "
+              f"{test.id().partition('.')[2]}", flush=True)
         raise
 
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Everything that two hosts send in a whole run, as tcpdump writes it down: nothing of the gradient, of the secret, of a
 key or of a token is in it. The same run in the plain holds the gradient: so the eye that looks can see."""
@@ -8,13 +7,13 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import time
 import unittest
 from pathlib import Path
 
-from cluster_fixture import Fixture, Secret, all_well, key_seed, missing
+from cluster_fixture import PROGRAMS, Fixture, Secret, all_well, key_seed
 from lab import DEVICE, Lab, unavailable
+from places import require, unbuilt
 
 MEETING = 5555
 COUNT = 100_000  # of f32 a round
@@ -22,7 +21,7 @@ PIECE = 8  # bytes that would be no accident
 ROUNDS_BYTES_MIN = COUNT * 4 // 2  # one round of two members, each way
 START_S, END_S = 20, 20
 
-REASON = unavailable("veth") or missing() or (None if shutil.which("tcpdump") else "tcpdump is missing")
+require(unavailable("veth") or unbuilt(*PROGRAMS) or (None if shutil.which("tcpdump") else "tcpdump is missing"))
 
 
 def make_marker():
@@ -44,7 +43,6 @@ def pieces(text):
     return [text[i:i + PIECE] for i in range(0, len(text) - PIECE + 1, PIECE)]
 
 
-@unittest.skipIf(REASON, REASON)
 class Capture(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(2, rate="100m", mode="veth")
@@ -119,10 +117,3 @@ class Capture(unittest.TestCase):
         if reason:
             self.skipTest(reason)
         self.nothing_is_seen("quic", HEARTH_TRANSPORT="quic")
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

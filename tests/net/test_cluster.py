@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hearth up` on hosts that know nothing but a token: they find each other, agree, add together and train together. Two
 clusters on one network do not mix. Times are printed as figures; limits are only there against hanging."""
@@ -8,15 +7,15 @@ import ctypes
 import json
 import os
 import socket
-import sys
 import threading
 import time
 import unittest
 import zlib
 
-from cluster_hosts import DATA, POLL_S, Figures, Hosts, missing, replayable, seeds
+from cluster_hosts import DATA, POLL_S, PROGRAMS, Figures, Hosts, replayable, seeds
 from lab import DEVICE, Lab, bits, unavailable
 from two_lans import two_lans
+from places import require, unbuilt
 
 NEW_NET = 0x40000000  # CLONE_NEWNET
 ETH_P_ALL = 3
@@ -31,7 +30,7 @@ ATTEMPTS = 3  # all hosts share this machine: when it is busy a line looks slow,
 QUIET_S, MEASURED_S = 3, 90
 DEMO = ("demo", "--cluster", "--codec", "int8", "--target", 60, "--steps", 30, "--json")
 
-REASON = unavailable("veth") or missing()
+require(unavailable("veth") or unbuilt(*PROGRAMS))
 FIGURES = Figures()
 
 
@@ -71,7 +70,6 @@ def shrinks(data):
     return len(zlib.compress(data, 1)) / len(data)
 
 
-@unittest.skipIf(REASON, REASON)
 class Home(unittest.TestCase):
     def lab(self, count, **more):
         lab = Lab(count, mode="veth", **more)
@@ -290,10 +288,3 @@ class Home(unittest.TestCase):
             if bound_s / time_s >= BOUND_MIN:
                 return
         self.fail(f"slower than {BOUND_MIN} of the bound, {ATTEMPTS} times\n{home.told()}")
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

@@ -1,15 +1,14 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Members that have no time stay members: their processors are taken by threads that never rest, and their lines are
 full of what they add. Two clusters side by side, one for each preset that is quick to give somebody up."""
 
 import json
 import subprocess
-import sys
 import unittest
 
-from cluster_hosts import BINARY, SOAK, Hosts, missing
+from cluster_hosts import BINARY, PROGRAMS, SOAK, Hosts
 from lab import Lab, unavailable
+from places import require, unbuilt
 
 TOILER = BINARY / "hearth-toiler"
 PRESETS = ("default", "low-latency")  # dead after 3 s and 1 s
@@ -17,10 +16,9 @@ MEMBERS = 4 if SOAK else 2  # of each cluster
 TOIL_S = 30 if SOAK else 2
 PATIENCE_S = 120
 
-REASON = unavailable("veth") or missing() or (None if TOILER.exists() else f"{TOILER} is not built")
+require(unavailable("veth") or unbuilt(*PROGRAMS, TOILER))
 
 
-@unittest.skipIf(REASON, REASON)
 class Busy(unittest.TestCase):
     def start(self, lab, cluster, preset):
         hosts = range(cluster * MEMBERS, (cluster + 1) * MEMBERS)
@@ -40,10 +38,3 @@ class Busy(unittest.TestCase):
                     self.assertEqual(told["size"], MEMBERS)
                     for bad in ("unhealthy", "dead", "left", "quorum_lost"):
                         self.assertEqual(told[bad], 0, f"{preset}: {bad}: {told}")
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Training in home clusters whose machines are killed, frozen, cut off, healed and started again, by schedules of chance.
 hearth-trainer checks each result against the weighted mean of those that took part; here all members are compared: the
@@ -14,18 +13,18 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
-from cluster_hosts import Hosts, missing, repeat_count
+from cluster_hosts import PROGRAMS, Hosts, repeat_count
 from lab import BINARY, Lab, unavailable
+from places import require, unbuilt
 
 TRAINER = BINARY / "hearth-trainer"
 HOSTS_MAX = 30  # in one lab
 FAULTS, PACE_MS = 3, 20
 BEGIN_S, END_S = 120, 180  # against hanging
-REASON = unavailable("switch") or missing() or (None if TRAINER.exists() else f"{TRAINER} is not built")
+require(unavailable("switch") or unbuilt(*PROGRAMS, TRAINER))
 
 
 def size_of(seed):
@@ -149,7 +148,6 @@ class Cluster:
                 child.wait()
 
 
-@unittest.skipIf(REASON, REASON)
 class Elastic(unittest.TestCase):
     def wait(self, what, clusters, condition, seconds):
         deadline = time.monotonic() + seconds
@@ -186,7 +184,3 @@ class Elastic(unittest.TestCase):
             steps += self.run_wave(wave)
             print(f"seeds {wave[0]} to {wave[-1]}: {time.monotonic() - begun:.1f} s", flush=True)
         print(f"figure: {len(seeds)} schedules, {steps} steps compared", flush=True)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2, argv=sys.argv)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts at 1 Gbit/s add without a pause, and a third floods their ports with strangers of every kind. Sums stay
 right, nobody gets in, memory is bounded. How much speed is left is printed, and only looked at with HEARTH_TEST_SOAK.
@@ -11,8 +10,9 @@ import unittest
 from pathlib import Path
 
 import cluster_hosts
-from cluster_fixture import SOAK, Process, Fixture, Secret, all_well, memory_kb, missing
+from cluster_fixture import PROGRAMS, SOAK, Process, Fixture, Secret, all_well, memory_kb
 from lab import DEVICE, Lab, sh, unavailable
+from places import require, unbuilt
 
 MEETING, DOOR = 5555, 5600
 COUNT = 1 << 20  # of f32: 4 MiB, some 34 ms at 1 Gbit/s
@@ -33,7 +33,7 @@ ADDRESSES = 128  # of the stranger, in the /64 that all have
 HARVEST = 2000 if SOAK else 40
 ALERT_BYTES = 7
 
-REASON = unavailable("veth") or missing() or cluster_hosts.missing()
+require(unavailable("veth") or unbuilt(*PROGRAMS, *cluster_hosts.PROGRAMS))
 
 
 def rate(member, begin, end):
@@ -44,7 +44,6 @@ def rate(member, begin, end):
     return sum(line["rounds"] for line in told) / seconds if seconds else 0.0
 
 
-@unittest.skipIf(REASON, REASON)
 class Siege(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(3, rate="1g", mode="veth")
@@ -176,7 +175,6 @@ class Siege(unittest.TestCase):
         all_well(self, [first, second])
 
 
-@unittest.skipIf(REASON, REASON)
 class Harvest(unittest.TestCase):
     """Hosts 0 to 2 are a home cluster, host 3 is a stranger in the same network."""
 
@@ -222,10 +220,3 @@ class Harvest(unittest.TestCase):
             self.assertLess(grown, GROWTH_KB_MAX)
             named = [line for _, line in self.home.logs[host] if "is sent away" in line]
             self.assertLessEqual(len(named), 4, named)  # its IPv4 address and the /64, not each of them
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Nodes find each other by mDNS, on hosts made of namespaces: on one host, on several, through changes of interfaces and
 addresses, beside avahi-daemon, and whatever strangers say."""
@@ -16,6 +15,7 @@ import unittest
 from pathlib import Path
 
 from lab import BINARY, DEVICE, Lab, sh, unavailable
+from places import require, unbuilt
 
 SEEKER, HELPER, NOISE = BINARY / "hearth-seeker", BINARY / "hearth-mdns", Path(__file__).with_name("noise.py")
 PATIENCE_S = 30  # against hangs; nothing is measured
@@ -23,15 +23,7 @@ STRANGER = 2  # the host that noise comes from
 MEMORY_MAX = 256 << 20
 LOG_MAX = 150  # lines, whatever happens
 
-
-def reason():
-    for program in (SEEKER, HELPER):
-        if not os.access(program, os.X_OK):
-            return f"{program} is not built"
-    return unavailable("veth")
-
-
-REASON = reason()
+require(unbuilt(SEEKER, HELPER) or unavailable("veth"))
 
 
 def avahi_daemon():
@@ -105,7 +97,6 @@ class Seeker:
         return status
 
 
-@unittest.skipIf(REASON, REASON)
 class Mdns(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(3, mode="veth")
@@ -335,10 +326,3 @@ class Mdns(unittest.TestCase):
         c = self.seeker(0, "3")
         c.sees("1", "2")
         b.sees("1", "3")
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

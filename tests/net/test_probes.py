@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What probes say of lines whose rate is set: veth with tbf, and the switch, with and without delay. Within 15 %. And
 whole nodes, on two LANs with a slow trunk between them."""
@@ -6,11 +5,11 @@ whole nodes, on two LANs with a slow trunk between them."""
 import json
 import statistics
 import subprocess
-import sys
 import unittest
 
 from lab import BINARY, Lab, bits, unavailable
 from two_lans import two_lans
+from places import require, unbuilt
 
 PROBER, SURVEY = BINARY / "hearth-prober", BINARY / "hearth-survey"
 PORT = 5000
@@ -19,11 +18,9 @@ ATTEMPTS = 3  # all hosts share this machine: when it is busy a line looks slow,
 WITHIN = 0.15
 BURST_MS, BURST_TRIPS = 200, 12  # as src/cluster/probes.c
 
-REASON = unavailable("switch") or unavailable("veth") or next(
-    (f"{p} is not built" for p in (PROBER, SURVEY) if not p.exists()), None)
+require(unavailable("switch") or unavailable("veth") or unbuilt(PROBER, SURVEY))
 
 
-@unittest.skipIf(REASON, REASON)
 class Probes(unittest.TestCase):
     def measure(self, mode, rate, trip_ms=0, probes=PROBES, **more):
         """Probes from the first host to the second, each in tenths of Mbit/s."""
@@ -105,10 +102,3 @@ class Probes(unittest.TestCase):
             lab.rate(2, "100m")
             lab.rate(3, "300m", "30m")
             self.repeat(lab, lambda a, b: min(up[a], down[b], key=bits))
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Does hearth-switch do to frames what it says? Measurements have a tolerance and two more tries: machines are shared."""
 
@@ -14,10 +13,13 @@ import unittest
 
 import lab as module
 from lab import Lab, PROBE, SWITCH, unavailable
+from places import require
 
 TRIES = 3
 SECONDS = 3  # of a TCP measurement, of which the first is not counted
 PORT = 5001
+
+require(unavailable())
 
 
 def measured(test):
@@ -348,11 +350,3 @@ class Traces(unittest.TestCase):
         with Lab(2, rate="100m", mode="veth") as lab:
             for rate in flows(lab, [(0, 1), (1, 0)]):
                 self.assertTrue(85 < rate < 97, rate)
-
-
-if __name__ == "__main__":
-    reason = unavailable()
-    if reason:
-        print(f"SKIP: {reason}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

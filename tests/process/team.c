@@ -6,9 +6,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -99,7 +96,7 @@ void note_failed(struct note *note, int status)
 hearth_node *member_open(void)
 {
     hearth_node *node = NULL;
-    check_status(hearth_node_open(NULL, &node), HEARTH_OK);
+    check_ok(hearth_node_open(NULL, &node));
     return node;
 }
 

@@ -2,7 +2,6 @@
 /* A member that is busy is not dead: all processors burn, the links are full, and one computes for longer
  * than the peer timeout without a call. Pings go out and are answered all the same, by the node's thread. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "process/team.h"
@@ -19,7 +18,6 @@ static _Atomic(bool) cold;
 static void *burn(void *arg)
 {
     volatile uint64_t x = 1;
-    (void)arg;
     while (!atomic_load_explicit(&cold, memory_order_relaxed))
         x = x * 6364136223846793005u + 1;
     return NULL;
@@ -42,10 +40,8 @@ static void rounds(hearth_group *world, struct note *note, float *x)
     int64_t more = 1;
     while (more > 0) {
         more = now_ns() < until;
-        if (!check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL),
-                          HEARTH_OK) ||
-            !check_status(hearth_all_reduce(world, &more, &more, 1, HEARTH_I64, HEARTH_OP_MAX, NULL),
-                          HEARTH_OK))
+        if (!check_ok(hearth_all_reduce(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL)) ||
+            !check_ok(hearth_all_reduce(world, &more, &more, 1, HEARTH_I64, HEARTH_OP_MAX, NULL)))
             return;
         atomic_fetch_add(&note->rounds, 1);
     }
@@ -57,9 +53,8 @@ static void silence(hearth_group *world, float *x)
     hearth_request *request = NULL;
     if (hearth_group_rank(world) == 1)
         sleep_ms(BURN_MS); /* its burners go on */
-    if (check_status(hearth_all_reduce_nb(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL, &request),
-                     HEARTH_OK)) {
-        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    if (check_ok(hearth_all_reduce_nb(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL, &request))) {
+        check_ok(hearth_request_wait(request, -1));
         hearth_request_close(request);
     }
 }
@@ -67,7 +62,6 @@ static void silence(hearth_group *world, float *x)
 static void member(struct team *team, int rank, void *arg)
 {
     pthread_t threads[BURNERS_MAX];
-    (void)arg;
     set_number_env("HEARTH_PEER_TIMEOUT_MS", PEER_TIMEOUT_MS * slow_factor());
     hearth_node *node = member_open();
     if (!node)
@@ -77,7 +71,7 @@ static void member(struct team *team, int rank, void *arg)
     if (check(x && count > 0, "no memory or no threads")) {
         rounds(hearth_node_world(node), &team->board->notes[rank], x);
         silence(hearth_node_world(node), x);
-        check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+        check_ok(hearth_barrier(hearth_node_world(node), NULL));
     }
     atomic_store(&cold, true);
     for (int i = 0; i < count; i++)

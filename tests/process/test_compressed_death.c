@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member is killed or frozen in a stream of compressed all-reduces: every other one gets an error that
  * names it, in time, finds buffers, residuals and what a compressor keeps as they were before the step that
-  * failed, and can close. */
+ * failed, and can close. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "conform/gradients.h"
-#include "process/team.h"
+#include "process/death.h"
 #include "support/watchdog.h"
 
-#define PEER_TIMEOUT_MS 2000
-#define SILENCE_MS      60000 /* found at once; who else is silent for a while waits for a processor */
-#define CLOSED_MS_MAX   5000  /* these only tell a hang from a slow machine */
-#define FROZEN_MS_MAX   12000
-#define ROWS            64
-#define COLUMNS_MAX     2048
-#define COUNT_MAX       ((size_t)ROWS * COLUMNS_MAX)
-#define IN_FLIGHT       3
-#define STRIKE_US_MAX   20000
+#define ROWS          64
+#define COLUMNS_MAX   2048
+#define COUNT_MAX     ((size_t)ROWS * COLUMNS_MAX)
+#define IN_FLIGHT     3
+#define STRIKE_US_MAX 20000
 
 static const char *const codecs[] = {
     "int8",
@@ -39,12 +32,6 @@ static const char *const codecs[] = {
 };
 
 #define CODEC_COUNT (sizeof codecs / sizeof *codecs)
-
-struct death {
-    uint64_t seed;
-    int victim;
-    int signal;
-};
 
 /* ---- a member's tensors ---- */
 
@@ -203,7 +190,7 @@ static void worker_open(struct worker *w)
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
     config.min_count = 1;
-    check_status(hearth_compressor_open(w->world, &config, &w->compressor), HEARTH_OK);
+    check_ok(hearth_compressor_open(w->world, &config, &w->compressor));
     for (int i = 0; i < IN_FLIGHT; i++) {
         static const char *const names[IN_FLIGHT] = {"a", "b", "c"};
         struct tensor *t = &w->tensors[i];
@@ -212,7 +199,7 @@ static void worker_open(struct worker *w)
         t->e = calloc(COUNT_MAX, sizeof *t->e);
         t->e_before = must_alloc(COUNT_MAX * sizeof *t->e_before);
         w->kept_codec[i] = codecs[(3 * w->death->seed + (uint64_t)i) % CODEC_COUNT];
-        check_status(hearth_compressor_add_rule(w->compressor, names[i], w->kept_codec[i]), HEARTH_OK);
+        check_ok(hearth_compressor_add_rule(w->compressor, names[i], w->kept_codec[i]));
     }
 }
 
@@ -258,8 +245,7 @@ static void member(struct team *team, int rank, void *arg)
 {
     const struct death *d = arg;
     struct note *note = &team->board->notes[rank];
-    set_number_env("HEARTH_PEER_TIMEOUT_MS",
-                   d->signal == SIGSTOP ? PEER_TIMEOUT_MS * slow_factor() : SILENCE_MS);
+    death_expect(d);
     set_number_env("HEARTH_COMPRESS_THREADS", 1 + (long)(d->seed / 2 % 2));
     if (d->seed / 4 % 2) {
         setenv("HEARTH_CHUNK_BYTES", "16K", 1);
@@ -279,91 +265,29 @@ static void member(struct team *team, int rank, void *arg)
     if (rank != d->victim)
         calls_after(&w);
     worker_close(&w);
-    uint64_t begin = now_ns();
-    hearth_node_close(node);
-    atomic_store(&note->close_ns, now_ns() - begin);
+    death_close(node, note);
 }
 
-/* ---- the test's side ---- */
-
-struct scene {
-    struct team team;
-    struct death death;
-    uint64_t end_ns;
-};
-
-static void scene_begin(struct scene *s, int size, const char *transport)
+static void play(const char *what, int number, unsigned long count, unsigned long together)
 {
-    uint64_t seed = s->death.seed;
-    s->death.victim = (int)draw_below(&seed, (uint64_t)size);
-    team_start(&s->team, size, transport, member, &s->death);
-}
-
-static void scene_strike(struct scene *s)
-{
-    uint64_t seed = s->death.seed ^ 0xdead;
-    if (!team_ready(&s->team, 30))
-        return;
-    usleep((unsigned)draw_below(&seed, STRIKE_US_MAX)); /* anywhere in a step */
-    s->end_ns = now_ns();
-    team_kill(&s->team, s->death.victim, s->death.signal);
-}
-
-/* The frozen one may live on when the others are through: it must see that it is alone. */
-static void scene_thaw(struct scene *s)
-{
-    struct team *team = &s->team;
-    uint64_t deadline = now_ns() + (uint64_t)(FROZEN_MS_MAX * slow_factor()) * 1000000u;
-    for (int i = 0; i < team->size; i++)
-        while (i != s->death.victim && atomic_load(&team->board->notes[i].close_ns) == 0 &&
-               now_ns() < deadline)
-            sleep_ms(1);
-    team_kill(team, s->death.victim, SIGCONT);
-}
-
-static void scene_end(struct scene *s)
-{
-    struct team *team = &s->team;
-    double limit = (s->death.signal == SIGSTOP ? FROZEN_MS_MAX : CLOSED_MS_MAX) * slow_factor();
-    if (s->death.signal == SIGSTOP)
-        scene_thaw(s);
-    team_join(team, 30);
-    for (int i = 0; i < team->size; i++) {
-        const struct note *note = &team->board->notes[i];
-        double ms = note->failed_ns > s->end_ns ? (double)(note->failed_ns - s->end_ns) / 1e6 : 0;
-        double close_ms = (double)note->close_ns / 1e6;
-        if (i != s->death.victim)
-            check(ms < limit && close_ms < limit,
-                  "seed %llu, %s: rank %d of %d needed %.0f ms to fail, %.0f to close",
-                  (unsigned long long)s->death.seed, team->transport, i, team->size, ms, close_ms);
-    }
-    team_free(team);
-}
-
-/* Several teams at a time where this is waiting for the most part. */
-static void scenes(const char *what, int number, unsigned long count, unsigned long together)
-{
-    enum { TOGETHER_MAX = 4 };
-    for (unsigned long i = 0; i < count; i += together) {
-        struct scene s[TOGETHER_MAX] = {0};
-        watchdog(200 * (unsigned)slow_factor(), what);
-        for (unsigned long j = 0; j < together; j++) {
-            s[j].death = (struct death){.seed = first_seed() + i + j, .signal = number};
-            scene_begin(&s[j], 2 + (int)((i + j) / 2 % 3), (i + j) % 2 ? "shm" : "tcp");
-            scene_strike(&s[j]);
-        }
-        for (unsigned long j = 0; j < together; j++)
-            scene_end(&s[j]);
-        checks_end();
-    }
+    static const char *const transports[] = {"tcp", "shm"};
+    struct scene_plan plan = {.what = what,
+                              .member = member,
+                              .transports = transports,
+                              .transport_count = 2,
+                              .size_max = 4,
+                              .strike_us_max = STRIKE_US_MAX,
+                              .count = count,
+                              .together = together};
+    scenes_play(&plan, (struct death){.signal = number});
 }
 
 TEST(test_killed)
 {
-    scenes("killed", SIGKILL, repeat_count(soaking() ? 300 : 20), 1);
+    play("killed", SIGKILL, repeat_count(soaking() ? 300 : 20), 1);
 }
 
 TEST(test_frozen)
 {
-    scenes("frozen", SIGSTOP, repeat_count(soaking() ? 100 : 12), 4);
+    play("frozen", SIGSTOP, repeat_count(soaking() ? 100 : 12), 4);
 }

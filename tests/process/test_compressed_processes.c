@@ -3,8 +3,6 @@
  * caller, with a compressor, with a sync whose tensors become ready in another order on every member; on a
   * slow line and with more than one thread. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "conform/mass.h"
 #include "conform/model.h"
@@ -60,7 +58,7 @@ static void gather(hearth_group *world, void *arrays[], size_t len)
 {
     int rank = hearth_group_rank(world), size = hearth_group_size(world);
     uint8_t *all = must_alloc(len * (size_t)size);
-    check_status(hearth_all_gather(world, arrays[rank], all, len, HEARTH_U8, NULL), HEARTH_OK);
+    check_ok(hearth_all_gather(world, arrays[rank], all, len, HEARTH_U8, NULL));
     for (int i = 0; i < size; i++)
         memcpy(arrays[i], all + (size_t)i * len, len);
     free(all);
@@ -78,9 +76,9 @@ static void mass_run(hearth_group *world, struct mass *m)
     for (int step = 0; step < STEPS && !checks_failed(); step++) {
         m->seed++;
         mass_fill(m, rank);
-        if (!check_status(mass_step(&c, m, rank), HEARTH_OK))
+        if (!check_ok(mass_step(&c, m, rank)))
             break;
-        check_status(hearth_group_same(world, m->x[rank], len, NULL, NULL), HEARTH_OK);
+        check_ok(hearth_group_same(world, m->x[rank], len, NULL, NULL));
         gather(world, m->x, len);
         gather(world, m->x_before, len);
         gather(world, m->e, mass_residual_len(m));
@@ -137,9 +135,9 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
     double *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
     struct hearth_tensor tensor = {sizeof tensor, "w", x, HEARTH_F32, 2, dims};
     hearth_compressor *compressor = NULL;
-    check_status(hearth_compressor_open(world, NULL, &compressor), HEARTH_OK);
+    check_ok(hearth_compressor_open(world, NULL, &compressor));
     for (int step = 0; step <= LAST && !checks_failed(); step++) {
-        check_status(hearth_compressor_add_rule(compressor, "w", step < LAST ? codec : "topk:1"), HEARTH_OK);
+        check_ok(hearth_compressor_add_rule(compressor, "w", step < LAST ? codec : "topk:1"));
         for (int i = 0; step < LAST && i < size; i++) {
             fill_step(x, count, i, step);
             add_to(in, x, count);
@@ -148,8 +146,8 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
             fill_step(x, count, rank, step);
         else
             memset(x, 0, count * sizeof *x);
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
-        check_status(hearth_group_same(world, x, count * sizeof *x, NULL, NULL), HEARTH_OK);
+        check_ok(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL));
+        check_ok(hearth_group_same(world, x, count * sizeof *x, NULL, NULL));
         add_to(out, x, count);
     }
     for (size_t i = 0; i < count; i++)
@@ -181,7 +179,7 @@ static void syncs(hearth_group *world, const struct plan *plan)
             model_fill(&m, rank, step);
             model_reduce(&m, world, HEARTH_OP_AVG, 1);
             model_ready(&m, (uint64_t)(100 * step + rank));
-            check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
+            check_ok(hearth_sync_wait(m.sync, NULL));
             if (strcmp(by[k], "none") == 0)
                 model_check(&m, m.wanted, "the average");
             model_same(&m, world);

@@ -2,9 +2,6 @@
 /* Many members with as many connections as there can be between two, all encrypted: they find together, none
  * is taken for a stranger, sums are right, and a connection at rest costs little. `test_crowd 32` is a crowd
  * of 32; the soak has 64. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"
@@ -39,7 +36,7 @@ static void sum(hearth_group *world, int round, int64_t *x)
     for (size_t i = 0; i < COUNT; i++)
         x[i] = element(rank, i, round);
     opts.algo = round % 2 == 0 ? HEARTH_ALGO_RING : HEARTH_ALGO_DIRECT;
-    check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_OP_SUM, &opts), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_OP_SUM, &opts));
     for (size_t i = 0; i < COUNT; i++)
         bad += x[i] != (int64_t)(i % 1009) * ranks + (int64_t)size * round;
     check(bad == 0, "rank %d of %d: %zu sums of %d are wrong in round %d", rank, size, bad, COUNT, round);
@@ -57,7 +54,6 @@ static uint64_t memory_at_rest(hearth_node *node, uint64_t enough)
 /* No member may be taken for a stranger, or be put off. */
 static void hear(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
-    (void)level;
     if (strcmp(id, "HEARTH-STRANGER") == 0 || strcmp(id, "HEARTH-BUSY") == 0 ||
         strcmp(id, "HEARTH-NO-ACCEPT") == 0)
         check(false, "rank %d says: %s: %s", *(const int *)arg, id, text);
@@ -69,29 +65,28 @@ static void member(struct team *team, int rank, void *arg)
     uint64_t enough = NODE_BYTES + EACH_BYTES * CONNECTIONS * (uint64_t)(team->size - 1);
     struct hearth_config config;
     hearth_node *node = NULL;
-    (void)arg;
     set_number_env("HEARTH_CONNECTIONS", CONNECTIONS - 1);
     set_number_env("HEARTH_OPEN_TIMEOUT_MS", DEADLINE_S * 1000L);
     set_number_env("HEARTH_OP_TIMEOUT_MS", DEADLINE_S * 1000L);
     setenv("HEARTH_SECRET", TEAM_SECRET, 1);
     hearth_config_init(&config);
-    check_status(hearth_config_env(&config), HEARTH_OK);
+    check_ok(hearth_config_env(&config));
     config.log = hear;
     config.log_arg = &rank;
     uint64_t begin = now_ns();
-    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
+    if (!check_ok(hearth_node_open(&config, &node)))
         return;
     note->value = (double)(now_ns() - begin) / 1e9;
     int64_t *x = must_alloc(COUNT * sizeof *x);
     for (int i = 0; i < ROUNDS; i++)
         sum(hearth_node_world(node), i, x);
     free(x);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     uint64_t bytes = memory_at_rest(node, enough);
     check(bytes <= enough, "rank %d of %d has %llu bytes at rest, %llu are enough", rank, team->size,
           (unsigned long long)bytes, (unsigned long long)enough);
     atomic_store(&note->rounds, bytes);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     hearth_node_close(node);
 }
 
@@ -106,13 +101,12 @@ static bool files_allowed(rlim_t count)
     return files.rlim_cur >= count && setrlimit(RLIMIT_NOFILE, &files) == 0;
 }
 
-static void test_crowd(void **state)
+TEST(test_crowd)
 {
     struct team team;
     double opened = 0;
     uint64_t most = 0;
     int each = CONNECTIONS * (crowd - 1);
-    (void)state;
     if (!files_allowed((rlim_t)each + FILES_MORE)) {
         print_message("skipped: a process may not open %d files (ulimit -n)\n", each + FILES_MORE);
         skip();
@@ -133,7 +127,6 @@ static void test_crowd(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd)};
     if (slow_factor() > 1)
         crowd = SANITIZED;
     else if (soaking())
@@ -144,5 +137,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "a crowd has 2 to %d members\n", TEAM_MAX);
         return 2;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

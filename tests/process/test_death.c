@@ -4,32 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "process/team.h"
+#include "process/death.h"
 #include "support/watchdog.h"
 
-#define PEER_TIMEOUT_MS 2000
-#define CLOSED_MS_MAX                                                                                        \
-    5000 /* targets: 100 ms, and peer_timeout + 1 s; these only tell a hang from a slow machine */
-#define FROZEN_MS_MAX 12000
-#define SILENCE_MS    60000 /* a peer timeout that no test waits for */
 #define COUNT_MAX     (1u << 18)
-#define SIZE_MIN      2
-#define SIZE_MAX_     5
-
-struct death {
-    uint64_t seed;
-    int victim;
-    int signal;   /* 0: it closes by itself */
-    bool resting; /* nobody is in an operation */
-    bool shared;  /* buffers of hearth_mem_alloc */
-    bool parent;  /* the victim has a forked child that lives on */
-};
+#define STRIKE_US_MAX 8000
 
 /* ---- members ---- */
 
@@ -99,17 +81,11 @@ static void leave_child(struct team *team)
     _exit(0);
 }
 
-/* Only who is frozen is found by silence. Whoever else is silent for a while waits for a processor. */
-static long silence_ms(int signal)
-{
-    return signal == SIGSTOP ? PEER_TIMEOUT_MS * slow_factor() : SILENCE_MS;
-}
-
 static void member(struct team *team, int rank, void *arg)
 {
     const struct death *d = arg;
     struct note *note = &team->board->notes[rank];
-    set_number_env("HEARTH_PEER_TIMEOUT_MS", silence_ms(d->signal));
+    death_expect(d);
     hearth_node *node = member_open();
     if (!node)
         return;
@@ -127,17 +103,11 @@ static void member(struct team *team, int rank, void *arg)
         work(team, world, buffer, d);
     if (rank != d->victim)
         calls_after(world, d, note);
-    uint64_t begin = now_ns();
-    hearth_node_close(node);
-    atomic_store(&note->close_ns, now_ns() - begin);
+    death_close(node, note);
     free(own);
 }
 
 /* ---- the test's side ---- */
-
-struct worst {
-    double failed_ms, close_ms;
-};
 
 /* A connection of quic ends by itself when a peer is silent. */
 static bool reason_fits(const struct team *team, const struct death *d, enum hearth_reason reason)
@@ -149,80 +119,25 @@ static bool reason_fits(const struct team *team, const struct death *d, enum hea
                                              : HEARTH_REASON_PEER_LEFT);
 }
 
-static void note_check(const struct team *team, const struct death *d, int rank, uint64_t end_ns,
-                       struct worst *worst)
+static void notes_check(const struct scene *s)
 {
-    const struct note *note = &team->board->notes[rank];
-    double ms = note->failed_ns > end_ns ? (double)(note->failed_ns - end_ns) / 1e6 : 0;
-    double close_ms = (double)note->close_ns / 1e6;
-    double limit = (d->signal == SIGSTOP ? FROZEN_MS_MAX : CLOSED_MS_MAX) * slow_factor();
-    enum hearth_scope scope = hearth_status_scope(note->status);
-    check(note->status == HEARTH_PEER_LOST || note->status == HEARTH_ABORTED || scope == HEARTH_SCOPE_GROUP,
-          "seed %llu, %s: rank %d of %d got %s: %s", (unsigned long long)d->seed, team->transport, rank,
-          team->size, hearth_status_name(note->status), note->text);
-    check(reason_fits(team, d, note->reason), "seed %llu, %s: rank %d of %d was told %s: %s",
-          (unsigned long long)d->seed, team->transport, rank, team->size, hearth_reason_name(note->reason),
-          note->text);
-    check(names_rank(note->text, d->victim), "seed %llu, %s: rank %d of %d does not name rank %d: %s",
-          (unsigned long long)d->seed, team->transport, rank, team->size, d->victim, note->text);
-    check(ms < limit && close_ms < limit,
-          "seed %llu, %s: rank %d of %d needed %.0f ms to fail, %.0f to close", (unsigned long long)d->seed,
-          team->transport, rank, team->size, ms, close_ms);
-    worst->failed_ms = ms > worst->failed_ms ? ms : worst->failed_ms;
-    worst->close_ms = close_ms > worst->close_ms ? close_ms : worst->close_ms;
-}
-
-struct scene {
-    struct team team;
-    struct death death;
-    uint64_t end_ns;
-};
-
-static void scene_begin(struct scene *s, int size, const char *transport)
-{
-    uint64_t seed = s->death.seed;
-    s->death.victim = (int)draw_below(&seed, (uint64_t)size);
-    s->death.shared = draw(&seed) & 1;
-    team_start(&s->team, size, transport, member, &s->death);
-}
-
-static void scene_strike(struct scene *s)
-{
-    uint64_t seed = s->death.seed ^ 0xdead;
-    struct team *team = &s->team;
-    if (!team_ready(team, 30))
-        return;
-    usleep((unsigned)draw_below(&seed, 8000)); /* anywhere in an operation, not at its beginning */
-    s->end_ns = now_ns();
-    if (s->death.signal != 0)
-        team_kill(team, s->death.victim, s->death.signal);
-    atomic_store(&team->board->stop, true);
-    if (s->death.resting)
-        usleep((unsigned)draw_below(&seed, 20000)); /* so that the others know it already, or do not */
-    atomic_store(&team->board->go, true);
-}
-
-static void scene_end(struct scene *s, struct worst *worst)
-{
-    struct team *team = &s->team;
-    int victim = s->death.victim;
-    /* The frozen one may live on when the others are through: it must see that it is alone. */
-    if (s->death.signal == SIGSTOP) {
-        uint64_t deadline = now_ns() + (uint64_t)(FROZEN_MS_MAX * slow_factor()) * 1000000u;
-        for (int i = 0; i < team->size; i++)
-            while (i != victim && atomic_load(&team->board->notes[i].close_ns) == 0 && now_ns() < deadline)
-                sleep_ms(1);
-        team_kill(team, victim, SIGCONT);
+    const struct team *team = &s->team;
+    const struct death *d = &s->death;
+    for (int rank = 0; rank < team->size; rank++) {
+        const struct note *note = &team->board->notes[rank];
+        enum hearth_scope scope = hearth_status_scope(note->status);
+        if (rank == d->victim)
+            continue;
+        check((note->status == HEARTH_PEER_LOST || note->status == HEARTH_ABORTED ||
+               scope == HEARTH_SCOPE_GROUP) &&
+                  reason_fits(team, d, note->reason) && names_rank(note->text, d->victim),
+              "seed %llu, %s: rank %d of %d got %s, %s, and not of rank %d: %s", (unsigned long long)d->seed,
+              team->transport, rank, team->size, hearth_status_name(note->status),
+              hearth_reason_name(note->reason), d->victim, note->text);
     }
-    team_join(team, 20);
-    atomic_store(&team->board->over, true);
-    for (int i = 0; i < team->size; i++)
-        if (i != victim)
-            note_check(team, &s->death, i, s->end_ns, worst);
-    if (s->death.signal == SIGSTOP && !s->death.resting)
-        check(team->board->notes[victim].status != HEARTH_OK,
-              "rank %d was frozen and given up, but does not know", victim);
-    team_free(team);
+    if (d->signal == SIGSTOP && !d->resting)
+        check(team->board->notes[d->victim].status != HEARTH_OK,
+              "rank %d was frozen and given up, but does not know", d->victim);
 }
 
 /* Where the system does not tell of closed ports, who is killed is found by silence in quic: later than these
@@ -233,86 +148,70 @@ static void scene_end(struct scene *s, struct worst *worst)
 #define QUIC_IF_TOLD "quic"
 #endif
 
-static void scenes(const char *what, struct death death, unsigned long count)
+static struct scene_plan plan_of(const char *what, unsigned long usual, unsigned long soak)
 {
     static const char *const transports[] = {"tcp", "shm", QUIC_IF_TOLD, "plain"};
-    struct worst worst = {0};
-    for (unsigned long i = 0; i < count; i++) {
-        struct scene s = {.death = death};
-        s.death.seed = first_seed() + i;
-        watchdog(120 * (unsigned)slow_factor(), what);
-        scene_begin(&s, SIZE_MIN + (int)(i / 2 % (SIZE_MAX_ - SIZE_MIN + 1)), transports[i % 4]);
-        scene_strike(&s);
-        scene_end(&s, &worst);
-        checks_end();
-    }
-    print_message("%s: %lu times; slowest error %.1f ms, slowest close %.1f ms\n", what, count,
-                  worst.failed_ms, worst.close_ms);
+    return (struct scene_plan){.what = what,
+                               .member = member,
+                               .inspect = notes_check,
+                               .transports = transports,
+                               .transport_count = 4,
+                               .size_max = 5,
+                               .strike_us_max = STRIKE_US_MAX,
+                               .count = repeat_count(soaking() ? soak : usual),
+                               .together = 1};
+}
+
+static void play(const char *what, struct death death, unsigned long usual, unsigned long soak)
+{
+    struct scene_plan plan = plan_of(what, usual, soak);
+    scenes_play(&plan, death);
 }
 
 /* ---- tests ---- */
 
-static unsigned long repeats(unsigned long usual, unsigned long soak)
-{
-    return repeat_count(soaking() ? soak : usual);
-}
-
 TEST(test_killed_in_an_operation)
 {
-    scenes("killed", (struct death){.signal = SIGKILL}, repeats(24, 200));
+    play("killed", (struct death){.signal = SIGKILL}, 24, 200);
 }
 
 TEST(test_killed_while_all_rest)
 {
-    scenes("killed at rest", (struct death){.signal = SIGKILL, .resting = true}, repeats(8, 100));
+    play("killed at rest", (struct death){.signal = SIGKILL, .resting = true}, 8, 100);
 }
 
 TEST(test_killed_with_a_child)
 {
-    scenes("killed with a child", (struct death){.signal = SIGKILL, .parent = true}, repeats(4, 100));
+    play("killed with a child", (struct death){.signal = SIGKILL, .parent = true}, 4, 100);
 }
 
 TEST(test_closed_while_others_work)
 {
-    scenes("closed", (struct death){0}, repeats(8, 100));
+    play("closed", (struct death){0}, 8, 100);
 }
 
 TEST(test_closed_while_all_rest)
 {
-    scenes("closed at rest", (struct death){.resting = true}, repeats(8, 100));
+    play("closed at rest", (struct death){.resting = true}, 8, 100);
 }
 
-/* Several teams at a time, since this is waiting for the most part. */
-static void frozen(bool resting, unsigned long count)
+static void play_frozen(const char *what, bool resting, unsigned long usual, unsigned long soak)
 {
-    enum { TOGETHER = 4 };
-    static const char *const together[TOGETHER] = {"tcp", "shm", "quic", "plain"};
-    struct worst worst = {0};
-    for (unsigned long i = 0; i < count; i += TOGETHER) {
-        struct scene s[TOGETHER] = {0};
-        watchdog(200 * (unsigned)slow_factor(), "frozen");
-        for (unsigned long j = 0; j < TOGETHER; j++) {
-            s[j].death = (struct death){.seed = first_seed() + i + j, .signal = SIGSTOP, .resting = resting};
-            scene_begin(&s[j], SIZE_MIN + (int)((i / 4 + j) % (SIZE_MAX_ - SIZE_MIN + 1)), together[j]);
-            scene_strike(&s[j]);
-        }
-        for (int j = 0; j < TOGETHER; j++)
-            scene_end(&s[j], &worst);
-        checks_end();
-    }
-    print_message("frozen%s: %lu times; slowest error %.0f ms (peer_timeout %d), slowest close %.1f ms\n",
-                  resting ? " at rest" : "", count, worst.failed_ms, PEER_TIMEOUT_MS * slow_factor(),
-                  worst.close_ms);
+    static const char *const transports[] = {"tcp", "shm", "quic", "plain"};
+    struct scene_plan plan = plan_of(what, usual, soak);
+    plan.transports = transports;
+    plan.together = 4;
+    scenes_play(&plan, (struct death){.signal = SIGSTOP, .resting = resting});
 }
 
 TEST(test_frozen_in_an_operation)
 {
-    frozen(false, repeats(8, 200));
+    play_frozen("frozen", false, 8, 200);
 }
 
 TEST(test_frozen_while_all_rest)
 {
-    frozen(true, repeats(4, 40));
+    play_frozen("frozen at rest", true, 4, 40);
 }
 
 /* ---- what is left ---- */
@@ -347,10 +246,11 @@ TEST(test_nothing_is_left)
     struct scene s = {.death = {.seed = 1, .signal = SIGKILL}};
     s.death.victim = 0; /* it opened the rendezvous */
     s.death.shared = true;
-    struct worst worst = {0};
+    struct scene_plan plan = plan_of("what is left", 1, 1);
+    double worst[2] = {0};
     team_start(&s.team, 3, "shm", member_at_path, &s.death);
-    scene_strike(&s);
-    scene_end(&s, &worst);
+    scene_strike(&s, STRIKE_US_MAX);
+    scene_end(&s, &plan, worst);
     checks_end();
     int left = 1;
     for (int i = 0; i < 500 && left > 0; i++, sleep_ms(10))

@@ -8,9 +8,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,14 +34,11 @@ static void compute(struct team *team, hearth_group *world, struct note *note)
     while (good && stop == 0) {
         for (int32_t i = 0; i < COUNT; i++)
             x[i] = i + hearth_group_rank(world);
-        good =
-            check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        good = check_ok(sum_in_place(world, x, COUNT, NULL));
         for (int32_t i = 0; good && i < COUNT; i++)
             good = check(x[i] == size * i + size * (size - 1) / 2, "element %d is %d", i, x[i]);
         stop = atomic_load(&team->board->stop);
-        good =
-            good && check_status(hearth_all_reduce(world, &stop, &stop, 1, HEARTH_I32, HEARTH_OP_MAX, NULL),
-                                 HEARTH_OK);
+        good = good && check_ok(hearth_all_reduce(world, &stop, &stop, 1, HEARTH_I32, HEARTH_OP_MAX, NULL));
         atomic_fetch_add(&note->rounds, 1);
     }
     free(x);
@@ -71,8 +65,7 @@ static void member(struct team *team, int rank, void *arg)
     note->port = listening_port();
     check(note->port != 0, "rank %d listens nowhere", rank);
     int32_t warm = 0;
-    check_status(hearth_all_reduce(hearth_node_world(node), &warm, &warm, 1, HEARTH_I32, HEARTH_OP_SUM, NULL),
-                 HEARTH_OK);
+    check_ok(sum_in_place(hearth_node_world(node), &warm, 1, NULL));
     while (!ports && !atomic_load(&team->board->go)) {
         atomic_store(&note->ready, true);
         sleep_ms(1);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a member costs that does nothing: processor time and threads. */
 #include <dirent.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"
@@ -36,11 +34,10 @@ static int threads(void)
 static void member(struct team *team, int rank, void *arg)
 {
     struct note *note = &team->board->notes[rank];
-    (void)arg;
     hearth_node *node = member_open();
     if (!node)
         return;
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     int count = threads() - (under_tsan() ? 1 : 0); /* it has one of its own */
     check(count <= THREADS_MAX, "rank %d has %d threads", rank, count);
     uint64_t begin = now_ns();
@@ -50,7 +47,7 @@ static void member(struct team *team, int rank, void *arg)
     check(note->value < PERCENT_MAX * slow_factor(), "rank %d does nothing, with %.2f %% of a core", rank,
           note->value);
     atomic_store(&note->rounds, (uint64_t)count);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     hearth_node_close(node);
 }
 
@@ -88,7 +85,6 @@ TEST(test_quic)
 static void waiting_member(struct team *team, int rank, void *arg)
 {
     struct note *note = &team->board->notes[rank];
-    (void)arg;
     hearth_node *node = member_open();
     if (!node)
         return;
@@ -96,7 +92,7 @@ static void waiting_member(struct team *team, int rank, void *arg)
     uint64_t begin = now_ns();
     if (rank == 0)
         sleep_ms(IDLE_MS);
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     note->value = (cpu_ms() - before) / ((double)(now_ns() - begin) / 1e6) * 100;
     check(note->value < PERCENT_MAX * slow_factor(), "rank %d waits with %.2f %% of a core", rank,
           note->value);

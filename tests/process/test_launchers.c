@@ -4,9 +4,6 @@
  * is; as `test_launchers mortal` rank 1 dies in its first life. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,16 +28,16 @@ static int rank_main(bool mortal)
     hearth_node *node = NULL;
     int64_t sum = 0;
     hearth_config_init(&config);
-    if (!check_status(hearth_config_env(&config), HEARTH_OK))
+    if (!check_ok(hearth_config_env(&config)))
         return 1;
     config.open_timeout_ms = 20000 * slow_factor();
-    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
+    if (!check_ok(hearth_node_open(&config, &node)))
         return 1;
     hearth_group *world = hearth_node_world(node);
     if (mortal && hearth_group_rank(world) == 1 && is_first_life())
         kill(getpid(), SIGKILL);
     sum = hearth_group_rank(world) + 1;
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     printf("rank %d of %d: sum %lld\n", hearth_group_rank(world), hearth_group_size(world), (long long)sum);
     fflush(stdout);
     hearth_node_close(node);
@@ -131,9 +128,8 @@ static const char *launched(const char *program, const char *package, char *cons
     return output;
 }
 
-static void test_open_mpi(void **state)
+TEST(open_mpi)
 {
-    (void)state;
     char *command[] = {(char *)"mpirun.openmpi",
                        (char *)"--oversubscribe",
                        (char *)"-n",
@@ -144,9 +140,8 @@ static void test_open_mpi(void **state)
     launched("mpirun.openmpi", "openmpi-bin", command);
 }
 
-static void test_mpich(void **state)
+TEST(test_mpich)
 {
-    (void)state;
     char *command[] = {(char *)"mpirun.mpich", (char *)"-n",     (char *)"3",
                        (char *)self,           (char *)"member", NULL};
     launched("mpirun.mpich", "mpich", command);
@@ -172,25 +167,22 @@ static const char *torchrun(const char *option, const char *mode)
 }
 
 /* MASTER_ADDR is a name, MASTER_PORT one that the system handed out. */
-static void test_torchrun_standalone(void **state)
+TEST(torchrun_standalone)
 {
-    (void)state;
     torchrun("--standalone", "member");
 }
 
 /* All ranks are started again and meet at the port of their first lives. */
-static void test_torchrun_restarts(void **state)
+TEST(torchrun_restarts)
 {
-    (void)state;
     char option[32];
     snprintf(option, sizeof option, "--master_port=%u", (unsigned)free_port());
     assert_non_null(strstr(torchrun(option, "mortal"), "failed (exitcode: "));
 }
 
 /* Two jobs at once, of one user on one host, do not meet each other. */
-static void test_two_jobs_of_one_user(void **state)
+TEST(two_jobs_of_one_user)
 {
-    (void)state;
     static char output[OUTPUT_MAX];
     char script[1024];
     const char *mpirun = installed("mpirun.mpich") ? "mpirun.mpich" : "mpirun.openmpi --oversubscribe";
@@ -238,7 +230,7 @@ static void by_hand(struct team *team, int rank, void *arg)
     check(hearth_group_rank(world) == rank && hearth_group_size(world) == team->size,
           "%s: rank %d of %d is %d of %d", launcher, rank, team->size, hearth_group_rank(world),
           hearth_group_size(world));
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     check(sum == team->size, "%s: the sum is %lld", launcher, (long long)sum);
     hearth_node_close(node);
 }
@@ -254,29 +246,18 @@ static void started_by_hand(const char *launcher)
     checks_end();
 }
 
-static void test_torchrun(void **state)
+TEST(test_torchrun)
 {
-    (void)state;
     started_by_hand("torchrun");
 }
 
-static void test_slurm(void **state)
+TEST(test_slurm)
 {
-    (void)state;
     started_by_hand("slurm");
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_mpi),
-        cmocka_unit_test(test_mpich),
-        cmocka_unit_test(test_torchrun_standalone),
-        cmocka_unit_test(test_torchrun_restarts),
-        cmocka_unit_test(test_two_jobs_of_one_user),
-        cmocka_unit_test(test_torchrun),
-        cmocka_unit_test(test_slurm),
-    };
     bool mortal = argc == 2 && strcmp(argv[1], "mortal") == 0;
     if (mortal || (argc == 2 && strcmp(argv[1], "member") == 0))
         return rank_main(mortal);
@@ -285,5 +266,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
         return 1;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

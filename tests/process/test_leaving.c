@@ -2,10 +2,6 @@
 /* Leaving after one's own part is normal: whoever has its result closes and ends, whatever the others are
  * still at, and they get theirs. Every collective by every algorithm that can do it is the last one once,
  * with and without a member that begins when the others are gone. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/reference.h"
 #include "process/team.h"
 #include "support/watchdog.h"
@@ -65,7 +61,7 @@ static void last_member(struct team *team, int rank, void *arg)
         return;
     hearth_group *group = hearth_node_world(node);
     if (place != WORLD)
-        check_status(hearth_group_split(group, 0, 0, NULL, &group), HEARTH_OK);
+        check_ok(hearth_group_split(group, 0, 0, NULL, &group));
     draw_job(&job, last);
     job_prepare(&job);
     if (rank == last->late)
@@ -148,7 +144,7 @@ static void after_member(struct team *team, int rank, void *arg)
     if (!node)
         return;
     hearth_opts_init(&opts);
-    check_status(hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, LEAVER, NULL), HEARTH_OK);
+    check_ok(hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, LEAVER, NULL));
     if (rank == LEAVER) {
         hearth_node_close(node);
         atomic_store(&leaver->close_ns, 1);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that send at most so much: right results, not earlier than the bytes allow, without burning
  * processor time, and a member that is slower than the others. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "process/team.h"
@@ -29,17 +26,15 @@ static void call(hearth_node *node, float *buffer, bool blocking)
         buffer[i] = (float)(i % 100 + (size_t)hearth_group_rank(world));
     hearth_request *request = NULL;
     if (blocking) {
-        check_status(hearth_all_reduce(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL),
-                     HEARTH_OK);
+        check_ok(hearth_all_reduce(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL));
     } else {
         /* Nobody waits: the progress thread lets it out. The barrier is done before it. */
         struct hearth_opts opts = opts_default();
-        check_status(
-            hearth_all_reduce_nb(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL, &request),
-            HEARTH_OK);
+        check_ok(
+            hearth_all_reduce_nb(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL, &request));
         opts.tag = 1;
-        check_status(hearth_barrier(world, &opts), HEARTH_OK);
-        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        check_ok(hearth_barrier(world, &opts));
+        check_ok(hearth_request_wait(request, -1));
         hearth_request_close(request);
     }
     for (size_t i = 0; i < COUNT; i += 101)
@@ -61,7 +56,7 @@ static void member(struct team *team, int rank, void *arg)
         return;
     float *buffer =
         setup->shared ? hearth_mem_alloc(node, COUNT * sizeof(float)) : must_alloc(COUNT * sizeof(float));
-    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    check_ok(hearth_barrier(hearth_node_world(node), NULL));
     uint64_t begin = now_ns(), before = metric(node, "hearth_sent_bytes_total");
     double cpu = cpu_s();
     for (int i = 0; i < CALLS; i++)

@@ -2,10 +2,6 @@
 /* Every collective between real processes: types, awkward sizes, ordinary and shared buffers, 2 to 8 members,
  * each result compared with the reference and equal on all ranks. Started as `test_matrix member` it is one
  * member, as its environment says; as `test_matrix forever` it adds until that fails: see test_mix.py. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "conform/reference.h"
 #include "process/team.h"
 #include "support/watchdog.h"
@@ -200,27 +196,23 @@ static void matrix(const char *transport, int step)
     }
 }
 
-static void test_tcp(void **state)
+TEST(test_tcp)
 {
-    (void)state;
     matrix("tcp", slow_factor() > 1 ? 2 : 1);
 }
 
-static void test_shm(void **state)
+TEST(test_shm)
 {
-    (void)state;
     matrix("shm", slow_factor() > 1 ? 2 : 1);
 }
 
-static void test_quic(void **state)
+TEST(test_quic)
 {
-    (void)state;
     matrix("quic", soaking() ? 1 : 3);
 }
 
-static void test_plain(void **state)
+TEST(test_plain)
 {
-    (void)state;
     matrix("plain", soaking() ? 1 : 5);
 }
 
@@ -264,9 +256,8 @@ static void long_member(struct team *team, int rank, void *arg)
     hearth_node_close(node);
 }
 
-static void test_rings_are_not_held_up(void **state)
+TEST(rings_are_not_held_up)
 {
-    (void)state;
     struct team team;
     watchdog(200 * (unsigned)slow_factor(), "long");
     team_start(&team, 4, "shm", long_member, NULL);
@@ -290,9 +281,8 @@ static void channels_member(struct team *team, int rank, void *arg)
     hearth_node_close(node);
 }
 
-static void test_several_connections(void **state)
+TEST(several_connections)
 {
-    (void)state;
     struct team team;
     watchdog(200, "several connections");
     team_start(&team, 3, "tcp", channels_member, NULL);
@@ -314,8 +304,7 @@ static bool open_with_log(hearth_node **node)
     struct hearth_config config;
     hearth_config_init(&config);
     config.log = log_line;
-    return check_status(hearth_config_env(&config), HEARTH_OK) &&
-           check_status(hearth_node_open(&config, node), HEARTH_OK);
+    return check_ok(hearth_config_env(&config)) && check_ok(hearth_node_open(&config, node));
 }
 
 /* Adds ones, and says whether the sums are right. */
@@ -350,7 +339,7 @@ static int member_alone(bool forever)
     } else {
         hearth_node_links_text(node, links, sizeof links);
         fputs(links, stdout);
-        puts(check_status(status, HEARTH_OK) && right ? "large sum is right" : "large sum is wrong");
+        puts(check_ok(status) && right ? "large sum is right" : "large sum is wrong");
         puts(matrix_run(node, first_seed()) && !checks_failed() ? "matrix is right" : "matrix is wrong");
     }
     free(large);
@@ -360,15 +349,7 @@ static int member_alone(bool forever)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_quic),
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_rings_are_not_held_up),
-        cmocka_unit_test(test_several_connections),
-    };
     if (argc == 2 && (strcmp(argv[1], "member") == 0 || strcmp(argv[1], "forever") == 0))
         return member_alone(strcmp(argv[1], "forever") == 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run();
 }

@@ -1,23 +1,20 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Members on two hosts made of network namespaces: shared memory inside a host, tcp between, and what cuts them."""
 
 import os
 import re
 import subprocess
-import sys
 import time
 import unittest
-from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCE / "tests/net"))
-from lab import Lab, unavailable  # noqa: E402  (beside the switch)
+from lab import Lab, unavailable
+from places import BINARY, require, unbuilt
 
-BINARY = Path(os.environ.get("HEARTH_BINARY_DIR", SOURCE / "build"))
 PROGRAM = BINARY / "tests/process/test_matrix"
 RENDEZVOUS = 5555
 SECONDS = 120  # against hanging
+
+require(unavailable("veth") or unbuilt(PROGRAM))
 
 
 def start(lab, hosts, mode, address=Lab.address(0), **more):
@@ -40,8 +37,6 @@ def ends(ranks):
     return [(rank.returncode, out, log) for rank, (out, log) in zip(ranks, told)]
 
 
-@unittest.skipIf(unavailable("veth"), unavailable("veth"))
-@unittest.skipIf(not PROGRAM.exists(), f"{PROGRAM} is not built")
 class Mix(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(2, mode="veth")
@@ -111,7 +106,3 @@ class Mix(unittest.TestCase):
         for rank, (status, out, log) in enumerate(ends(ranks)[:3]):
             self.assertEqual(status, 0, log[-4000:])
             self.assertRegex(out, r"failed: .*rank 3 is lost", f"rank {rank}")
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -5,9 +5,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -74,7 +71,7 @@ static void works(hearth_node *node, int rank, int size)
     check(hearth_group_size(world) == size && (rank < 0 || hearth_group_rank(world) == rank),
           "it is rank %d of %d, not %d of %d", hearth_group_rank(world), hearth_group_size(world), rank,
           size);
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    check_ok(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
     check(sum == size, "the sum over %d is %lld", size, (long long)sum);
 }
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members say at which site they are, and compressed all-reduces go two-level between sites: also on one
  * host, which is a site of its own only for those that name none. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "process/team.h"
 #include "support/watchdog.h"
 
@@ -33,12 +30,12 @@ static void member(struct team *team, int rank, void *arg)
     int wanted = sites->several ? HEARTH_OK : HEARTH_UNSUPPORTED;
     check_status(hearth_all_reduce_compressed(world, x, COUNT, HEARTH_F32, HEARTH_OP_AVG, "int8", e, &opts),
                  wanted);
-    check_status(hearth_group_same(world, x, COUNT * sizeof *x, NULL, NULL), HEARTH_OK);
+    check_ok(hearth_group_same(world, x, COUNT * sizeof *x, NULL, NULL));
     for (size_t i = 0; i < COUNT; i++)
         check(x[i] - (float)((int)i % 7 - 3) < 0.05f && (float)((int)i % 7 - 3) - x[i] < 0.05f,
               "element %zu is %g", i, (double)x[i]);
     /* Groups that are split off know it too: this one has members of both sites, two of one of them. */
-    check_status(hearth_group_split(world, rank == team->size - 1 ? -1 : 0, 0, NULL, &half), HEARTH_OK);
+    check_ok(hearth_group_split(world, rank == team->size - 1 ? -1 : 0, 0, NULL, &half));
     if (half)
         check_status(
             hearth_all_reduce_compressed(half, x, COUNT, HEARTH_F32, HEARTH_OP_AVG, "int8", e, &opts),

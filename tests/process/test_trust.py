@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Who gets in and who does not, between real processes on one machine: docs/security.md, promise by promise. Whoever is
 turned away is in the log with address and reason, and those who belong together join as if nobody had come."""
@@ -9,12 +8,10 @@ import stat
 import sys
 import time
 import unittest
-from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(SOURCE / "tests/net"), str(SOURCE / "tests/support")]
-from cluster_fixture import SECONDS, Fixture, Secret, all_well, key_seed, missing  # noqa: E402
-from ports import free_port  # noqa: E402
+from cluster_fixture import PROGRAMS, SECONDS, Fixture, Secret, all_well, key_seed
+from places import require, unbuilt
+from ports import free_port
 
 SHORT = 1500  # ms to open, for those who cannot
 LONGER = 4000  # for those who meet somebody else on the way, and must have come so far
@@ -23,7 +20,8 @@ REVOKED_S = 40  # a key that is revoked has lost its links by then; on an idle m
 LOST = ("HEARTH_PEER_LOST", "HEARTH_GROUP_BROKEN")  # inside of a sum; between two of them
 REFUSE = "484d0245"  # a message of the meeting, in the plain
 
-REASON = ("the programs of these tests are made for Linux" if not sys.platform.startswith("linux") else None) or missing()
+require(None if sys.platform.startswith("linux") else "the programs of these tests are made for Linux")
+require(unbuilt(*PROGRAMS))
 
 
 class Place(unittest.TestCase):
@@ -66,7 +64,6 @@ class Place(unittest.TestCase):
         return line
 
 
-@unittest.skipIf(REASON, REASON)
 class Secrets(Place):
     def test_right_one(self):
         members = [self.member(rank) for rank in range(2)]
@@ -124,7 +121,6 @@ class Secrets(Place):
         all_well(self, firsts + seconds)
 
 
-@unittest.skipIf(REASON, REASON)
 class Keys(Place):
     def test_one_key_for_all(self):
         key = self.fixture.file("shared")
@@ -209,7 +205,6 @@ class Keys(Place):
         self.assertRegex(put_out["text"], r"rank 2 .*lost.*revoked")
 
 
-@unittest.skipIf(REASON, REASON)
 class Plain(Place):
     def test_against_secure(self):
         first = self.waiting()
@@ -224,7 +219,6 @@ class Plain(Place):
         self.assertTrue(first.logged("HEARTH-PLAIN"))
 
 
-@unittest.skipIf(REASON, REASON)
 class Attacks(Place):
     def refused_politely(self, saw):
         """A record of refusal inside of TLS, or nothing: never a proof, never more."""
@@ -325,7 +319,6 @@ def dumped(pid):
     return taken, left
 
 
-@unittest.skipIf(REASON, REASON)
 class Memory(Place):
     def test_core_dump(self):
         members = [self.member(rank) for rank in range(2)]
@@ -346,10 +339,3 @@ class Memory(Place):
             self.assertTrue(any(self.secret.bytes in memory for _, memory in left))
             self.assertTrue(any(seed in memory for _, memory in left))
         all_well(self, members)
-
-
-if __name__ == "__main__":
-    if REASON:
-        print(f"SKIP: {REASON}")
-        sys.exit(77)
-    unittest.main(verbosity=2)

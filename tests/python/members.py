@@ -7,12 +7,10 @@ import subprocess
 import sys
 import threading
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bindings/python"))
-os.environ.setdefault("HEARTH_LIBRARY", str(Path(os.environ.get("HEARTH_BINARY_DIR", ROOT / "build")) /
-                                            "libhearth.so.0.1"))
+from places import BINARY, SOURCE
+
+os.environ.setdefault("HEARTH_LIBRARY", str(BINARY / "libhearth.so.0.1"))
 for name in [name for name in os.environ if name.startswith("HEARTH_")]:
     if name not in ("HEARTH_LIBRARY", "HEARTH_BINARY_DIR") and not name.startswith("HEARTH_TEST_"):
         del os.environ[name]  # settings of whoever runs the tests are not theirs
@@ -81,7 +79,8 @@ class Script:
     """Python code in a process of its own."""
 
     def __init__(self, code, *arguments, **variables):
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'bindings/python'}:{Path(__file__).parent}",
+        paths = SOURCE / "bindings/python", SOURCE / "tests/python", SOURCE / "tests/support"
+        environment = {**os.environ, "PYTHONPATH": ":".join(map(str, paths)),
                        "PYTHONDONTWRITEBYTECODE": "1", "PYTHONFAULTHANDLER": "1", **variables}
         self.process = subprocess.Popen([sys.executable, "-W", "ignore::DeprecationWarning", "-c", code,
                                          *map(str, arguments)], env=environment, text=True,

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Whose memory is taken, how it is seen, and what is refused."""
 
 import ctypes
 import mmap
-import unittest
 from array import array
 
 from members import Watched, needs_numpy, needs_torch, numpy, torch
@@ -197,7 +195,3 @@ class Torch(Watched):
         weight = torch.nn.Parameter(torch.zeros(4))
         self.assertEqual(view(weight).address, weight.data_ptr())
         self.assertEqual(view(weight.data[1:]).address, weight.data_ptr() + 4)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every collective, blocking and not, on every kind of buffer, with results that a person can check."""
 
 import ctypes
 import re
-import unittest
 from array import array
 
 from members import Watched, needs_numpy, numpy, together, torch
@@ -422,7 +420,3 @@ class Errors(Watched):
                 group.barrier(algo="ring")
             return caught.exception.rank
         self.assertEqual(together(work, 2), [0, 1])
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compression from Python: codecs, residuals, compressors, syncs."""
 
 import math
 import threading
 import time
-import unittest
 from array import array
 
 from members import SECONDS, Watched, needs_numpy, numpy, together
@@ -402,7 +400,3 @@ class Syncs(Watched):
             syncs[0].wait(timeout=0.05)
         for thing in syncs + nodes:
             thing.close()
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -3,25 +3,18 @@
 
 import ast
 import doctest
-import faulthandler
-import os
 import re
-import unittest
-from pathlib import Path
+
+from members import Watched
+from places import SOURCE
 
 import hearth
 
-SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 PAGE = (SOURCE / "docs/python.md").read_text()
 TRAINING = (SOURCE / "docs/training.md").read_text()
-SECONDS = 60
 
 
-class Page(unittest.TestCase):
-    def setUp(self):
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
-        self.addCleanup(faulthandler.cancel_dump_traceback_later)
-
+class Page(Watched):
     def test_examples(self):
         runner, said = doctest.DocTestRunner(), []
         for name, page in (("python.md", PAGE), ("training.md", TRAINING)):
@@ -56,7 +49,3 @@ class Page(unittest.TestCase):
         for name in set(re.findall(r"`hearth\.(\w+)", PAGE)) - {"selftest", "torch"}:
             with self.subTest(name):
                 self.assertTrue(hasattr(hearth, name), name)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the docstrings show is true, and help() shows it."""
 
@@ -8,7 +7,6 @@ import inspect
 import io
 import pkgutil
 import pydoc
-import unittest
 
 from members import Watched
 
@@ -49,7 +47,3 @@ class Examples(Watched):
                     if not label.startswith("_") and inspect.isfunction(method):
                         self.assertTrue(method.__doc__, f"{name}.{label}")
                         self.assertIn("return", method.__annotations__, f"{name}.{label}")
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

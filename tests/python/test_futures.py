@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Futures: waiting, asyncio, cancelling, being dropped, and nodes that are closed meanwhile."""
 
@@ -9,7 +8,6 @@ import pickle
 import select
 import threading
 import time
-import unittest
 import weakref
 from array import array
 
@@ -384,7 +382,3 @@ class Closing(Pair):
             self.assertEqual((len(ended), surprises), (8, []))
             for error in ended:
                 self.assertIsInstance(error, (hearth.Closed, hearth.PeerLost, hearth.GroupBroken))
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Home clusters from Python: nodes that find each other by a seed on this machine, groups formed and formed again."""
 
@@ -7,7 +6,6 @@ import os
 import signal
 import threading
 import time
-import unittest
 from array import array
 
 from members import SECONDS, Script, Watched
@@ -370,7 +368,3 @@ def patiently(function):
             return function()
         except hearth.Timeout:
             pass
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,17 +1,14 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The secret that hearth run leaves in a descriptor: the first node reads and closes it, further nodes of the process have
 it, programs that the process starts later have not."""
 
-import os
 import socket
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HEARTH = Path(os.environ.get("HEARTH_BINARY_DIR", ROOT / "build")) / "hearth"
+from places import HEARTH
+
 SECONDS = 90
 
 RANK = """
@@ -41,7 +38,3 @@ class Inherited(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         results = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
         self.assertEqual(results, ["RESULT True False False 2 2 True"] * 2, done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

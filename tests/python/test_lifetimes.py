@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Nodes from opening to closing: settings, logs, Ctrl-C, fork, and the end of the interpreter."""
 
@@ -10,7 +9,6 @@ import pickle
 import signal
 import threading
 import time
-import unittest
 import warnings
 import weakref
 from array import array
@@ -459,7 +457,3 @@ class Fork(Watched):
             work(group)
         except (hearth.PeerLost, hearth.GroupBroken, hearth.Closed):
             pass  # the other one was told to stop first
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

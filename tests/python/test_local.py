@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """hearth.local and hearth.launch: results by rank, the right exception, and nobody left behind however they end."""
 
-import faulthandler
 import os
 import pickle
 import signal
@@ -10,19 +9,12 @@ import sys
 import tempfile
 import threading
 import time
-import unittest
 from array import array
 from pathlib import Path
 
+from members import SECONDS, Watched
+
 import hearth
-
-SECONDS = 60  # against hanging: then all stacks are shown
-
-
-class Watched(unittest.TestCase):
-    def setUp(self):
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
-        self.addCleanup(faulthandler.cancel_dump_traceback_later)
 
 
 def total(group, factor=1):
@@ -230,7 +222,3 @@ class Launch(Watched):
         for count in (0, -1):
             with self.assertRaisesRegex(hearth.Invalid, "processes is"):
                 hearth.launch(total, count)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Real processes that meet at a rendezvous, over shared memory and over tcp."""
 
 import os
 import signal
 import tempfile
-import unittest
 from pathlib import Path
 
 from members import Script, Watched
@@ -130,7 +128,3 @@ class Ranks(Watched):
                     self.assertEqual((survivor.line(), victim.line()), ("open", "open"))
                     os.kill(victim.process.pid, signal.SIGKILL)
                     self.assertEqual(survivor.end(), (0, "0 1 True\nHEARTH_GROUP_BROKEN\n", ""))
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -65,7 +65,3 @@ class Selftest(unittest.TestCase):
         from hearth._buffers import NAMES
         self.assertEqual(sorted(selftest.ONES), sorted(NAMES.values()))
         self.assertTrue(re.match(r"\d+\.\d+\.\d+", selftest.library().split()[1]))
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The ctypes declarations are those of include/hearth.h: functions, structs, numbers."""
 
@@ -10,12 +9,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from members import ROOT, Watched
+from members import Watched
+from places import SOURCE
 
 import hearth
 from hearth import _buffers, _calls, _errors, _home, _library, _nodes
 
-HEADER = (ROOT / "include/hearth.h").read_text()
+HEADER = (SOURCE / "include/hearth.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
 
 MESSAGES = {
@@ -104,7 +104,7 @@ class Signatures(Watched):
         with tempfile.TemporaryDirectory() as place:
             source = Path(place, "layout.c")
             source.write_text("#include <stdio.h>\n#include <hearth.h>\nint main(void){" + "\n".join(lines) + "}\n")
-            subprocess.run(["cc", "-I", ROOT / "include", source, "-o", Path(place, "layout")], check=True, timeout=60)
+            subprocess.run(["cc", "-I", SOURCE / "include", source, "-o", Path(place, "layout")], check=True, timeout=60)
             told = subprocess.check_output([Path(place, "layout")], timeout=60, text=True)
         expected = []
         for name, ours in STRUCTS.items():
@@ -157,7 +157,3 @@ class Signatures(Watched):
             self.assertTrue(hasattr(hearth, name), name)
             if name != "__version__":
                 self.assertTrue(getattr(hearth, name).__doc__, name)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Threads that start, wait, cancel, drop and close at random: everything ends, and nothing is used after its end.
 
@@ -10,7 +9,6 @@ import os
 import random
 import threading
 import time
-import unittest
 from array import array
 
 from members import SECONDS, Watched
@@ -130,7 +128,3 @@ class Torment(Watched):
         node = None  # noqa: F841  (the loop's)
         gc.collect()
         self.assertEqual(_handles.NODES, set())
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

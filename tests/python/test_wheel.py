@@ -20,8 +20,8 @@ import zipfile
 from pathlib import Path
 from unittest import mock
 
-SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-BINARY = Path(os.environ.get("HEARTH_BINARY_DIR", SOURCE / "build"))
+from places import BINARY, SOURCE
+
 PACKAGE = SOURCE / "bindings/python"
 SECONDS = 170  # against hanging
 CC = os.environ.get("CC", "cc")
@@ -271,7 +271,3 @@ class Library(Scratch):
             self.skipTest("libhearth is installed in the system")
         said = self.says(PYTHONPATH=str(self.scratch))
         self.assertIn("Build it with `make`, or name it in HEARTH_LIBRARY. Tried:\n", said)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -281,6 +281,13 @@ int job_post(struct job *job, hearth_group *group, int rank)
     return status;
 }
 
+void job_post_all(struct job *job, struct sim *sim, int except)
+{
+    for (int r = 0; r < job->size; r++)
+        if (r != except)
+            assert_ok(job_post(job, sim_world(sim, r), r));
+}
+
 bool job_collect(struct job *job, uint64_t now_ns)
 {
     bool all = true;

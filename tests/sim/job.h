@@ -43,6 +43,8 @@ void job_free(struct job *job);
 
 /* Calls it on one member. The status goes to member[rank] too. */
 int job_post(struct job *job, hearth_group *group, int rank);
+/* On all members' worlds but that of `except` (RANK_NONE: on all); it must be accepted. */
+void job_post_all(struct job *job, struct sim *sim, int except);
 /* Notes what has ended; true if all that were posted have. */
 bool job_collect(struct job *job, uint64_t now_ns);
 /* Compares the member's buffers with what must be there after its status. Fails the test with a text. */

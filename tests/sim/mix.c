@@ -120,6 +120,25 @@ void mix_check(const struct mix *mix)
         job_check_all(&mix->jobs[i]);
 }
 
+void mix_check_good(const struct mix *mix)
+{
+    for (int i = 0; i < mix->count; i++)
+        for (int r = 0; r < mix->size; r++) {
+            const struct job_member *m = &mix->jobs[i].member[r];
+            if (m->status != HEARTH_OK)
+                fail_msg("%s: rank %d: %s: %s", job_name(&mix->jobs[i]), r, hearth_status_name(m->status),
+                         m->error.text);
+        }
+    mix_check(mix);
+}
+
+void mix_close_node(struct mix *mix, struct sim *sim, int rank)
+{
+    sim_close_node(sim, rank);
+    for (int i = 0; i < mix->count; i++)
+        mix->jobs[i].member[rank].request = NULL;
+}
+
 uint64_t mix_hash(const struct mix *mix, uint64_t hash)
 {
     for (int i = 0; i < mix->count; i++)

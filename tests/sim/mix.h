@@ -31,7 +31,10 @@ bool mix_can_post(const struct mix *mix, const struct sim *sim, bool with_group)
 /* One thing happens, drawn from the seed: a member makes its next call, or time passes. False: all calls are
  * made, and all of them have ended, or time has come to the limit. */
 bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns);
+/* The node closes, and its requests with it. */
+void mix_close_node(struct mix *mix, struct sim *sim, int rank);
 void mix_check(const struct mix *mix);
+void mix_check_good(const struct mix *mix); /* and every call has ended well */
 uint64_t mix_hash(const struct mix *mix, uint64_t hash);
 
 /* That engines hold nothing of operations that are over: no slots, no grants, no credit. */

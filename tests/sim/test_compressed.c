@@ -6,24 +6,8 @@
 #include "mix.h"
 #include "reduce.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 enum { CALLS_MAX = 4, ROUNDS = 5 };
-enum fault {
-    FAULT_NONE,
-    FAULT_CANCEL,
-    FAULT_REFUSE, /* a member may not make the call */
-    FAULT_LATE,   /* a member makes a call when the others have given up */
-    FAULT_FREEZE, /* shorter than any time-out */
-    FAULT_STALL,  /* longer */
-    FAULT_CUT,
-    FAULT_CRASH,
-    FAULT_CLOSE,
-    FAULTS
-};
-
-static unsigned long current_seed;
-
 struct scene {
     struct sim sim;
     struct prng prng;
@@ -38,14 +22,11 @@ struct scene {
 
 static struct scene scene;
 
-static int say_seed(void **state)
+static int say_scene(void **state)
 {
-    static const char *const faults[FAULTS] = {"none",  "cancel", "refuse", "late", "freeze",
-                                               "stall", "cut",    "crash",  "close"};
-    (void)state;
-    printf("seed %lu, the last fault: %s, rank %d of %d, call %d\n", current_seed, faults[scene.fault],
-           scene.rank, scene.sim.size, scene.call);
-    return 0;
+    printf("the last fault: %s, rank %d of %d, call %d\n", fault_name(scene.fault), scene.rank,
+           scene.sim.size, scene.call);
+    return say_seed(state);
 }
 
 static uint64_t below(struct scene *s, uint64_t limit)
@@ -60,12 +41,9 @@ static void compressors_open(struct scene *s)
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
     for (int r = 0; r < s->sim.size; r++) {
-        assert_int_equal(hearth_compressor_open(sim_world(&s->sim, r), &config, &s->compressors[r]),
-                         HEARTH_OK);
+        assert_ok(hearth_compressor_open(sim_world(&s->sim, r), &config, &s->compressors[r]));
         for (int i = 0; i < s->count; i++)
-            assert_int_equal(
-                hearth_compressor_add_rule(s->compressors[r], s->calls[i].name, s->calls[i].codec),
-                HEARTH_OK);
+            assert_ok(hearth_compressor_add_rule(s->compressors[r], s->calls[i].name, s->calls[i].codec));
     }
 }
 
@@ -74,12 +52,8 @@ static void scene_open(struct scene *s, uint64_t seed)
     memset(s, 0, sizeof *s);
     prng_init(&s->prng, seed);
     int size = 2 + (int)below(s, 4);
-    sim_draw(&s->sim, size, seed);
-    s->sim.mem.bytes_per_s = 1e9; /* a call takes no seconds */
+    sim_draw_quick(&s->sim, size, seed);
     s->sim.config.rate = 0;
-    s->sim.mem.latency_ns = 1000 + s->sim.mem.latency_ns % (5 * NS_PER_MS);
-    s->sim.mem.jitter_ns %= NS_PER_MS;
-    s->sim.mem.ring_bytes = s->sim.mem.ring_bytes > 0 ? s->sim.mem.ring_bytes | 65536 : 0;
     sim_start(&s->sim);
     s->count = 1 + (int)below(s, CALLS_MAX);
     uint64_t tags = 1 + below(s, 3);
@@ -113,15 +87,10 @@ static void fault_draw(struct scene *s)
     s->calls[s->call].timeout_ms = times_out ? 200 + (int64_t)below(s, 3000) : -1;
 }
 
-static bool loses(const struct scene *s)
-{
-    return s->fault == FAULT_CUT || s->fault == FAULT_CRASH || s->fault == FAULT_CLOSE;
-}
-
 /* A call may end well for some and not for others: a member was gone, or the time over, between two votes. */
 static bool splits(const struct scene *s)
 {
-    return loses(s) || s->fault == FAULT_STALL;
+    return fault_loses(s->fault) || s->fault == FAULT_STALL;
 }
 
 static void requests_drop(struct scene *s, int rank)
@@ -133,43 +102,16 @@ static void requests_drop(struct scene *s, int rank)
     s->next[rank] = s->count;
 }
 
-static void cut_off(struct scene *s, int rank)
-{
-    for (int r = 0; r < s->sim.size; r++)
-        if (r != rank && s->sim.nodes[r])
-            mem_net_cut(s->sim.net, rank, r);
-}
-
 static void strike(struct scene *s)
 {
     struct reduce_member *m = &s->calls[s->call].member[s->rank];
     s->struck = true;
-    switch (s->fault) {
-    case FAULT_CANCEL: /* hearth_request_cancel waits for the end, and here nobody would bring it about */
-        if (m->request && m->request->cancel) /* NULL: it goes plain */
-            m->request->cancel(m->request->cancel_arg);
-        break;
-    case FAULT_FREEZE:
-        s->sim.frozen_until[s->rank] = s->sim.now_ns + 1 + below(s, NS_PER_S);
-        break;
-    case FAULT_STALL:
-        s->sim.frozen_until[s->rank] = s->sim.now_ns + 4 * NS_PER_S;
-        break;
-    case FAULT_CUT:
-        mem_net_cut(s->sim.net, s->rank, (s->rank + 1) % s->sim.size);
-        break;
-    case FAULT_CRASH: /* its connections break, and it does nothing more */
-        cut_off(s, s->rank);
-        s->sim.frozen_until[s->rank] = NEVER_NS;
+    /* hearth_request_cancel waits for the end, and here nobody would bring it about. NULL: it goes plain. */
+    if (s->fault == FAULT_CANCEL && m->request && m->request->cancel)
+        m->request->cancel(m->request->cancel_arg);
+    sim_strike(&s->sim, s->fault, s->rank, s->fault == FAULT_STALL ? 4 * NS_PER_S : 1 + below(s, NS_PER_S));
+    if (s->fault == FAULT_CRASH || s->fault == FAULT_CLOSE)
         requests_drop(s, s->rank);
-        break;
-    case FAULT_CLOSE:
-        sim_close_node(&s->sim, s->rank);
-        requests_drop(s, s->rank);
-        break;
-    default:
-        break;
-    }
 }
 
 /* ---- a round ---- */
@@ -268,7 +210,7 @@ static uint64_t scene_run(uint64_t seed)
             s->fault = FAULT_NONE;
         s->struck = s->fault == FAULT_NONE || s->fault == FAULT_LATE;
         round_run(s);
-        lost = loses(s) && s->struck;
+        lost = fault_loses(s->fault) && s->struck;
         s->calls[s->call].timeout_ms = -1;
         for (int c = 0; c < s->count; c++)
             hash = hash64(hash, s->calls[c].member[0].x, sizeof s->calls[c].member[0].x);
@@ -281,18 +223,7 @@ static uint64_t scene_run(uint64_t seed)
     return hash;
 }
 
-TEST_WITH(all_or_nothing_same_bits_and_no_mass_lost, NULL, say_seed)
+TEST_WITH(all_or_nothing_same_bits_and_no_mass_lost, NULL, say_scene)
 {
-    unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
-        uint64_t hash = scene_run(current_seed);
-        if (current_seed % 16 == 0)
-            assert_int_equal(scene_run(current_seed), hash);
-    }
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
+    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, scene_run);
 }

@@ -12,9 +12,17 @@ static FILE *trace_file(void)
     return getenv("HEARTH_TEST_TRACE") ? stdout : NULL;
 }
 
-static void open_sim_cluster(struct sim_cluster *t, int size, uint64_t seed)
+static struct sim_cluster *open_cluster(int size, uint64_t seed)
 {
+    struct sim_cluster *t = test_malloc(sizeof *t);
     sim_cluster_open(t, &(struct sim_cluster_setup){.size = size, .seed = seed, .trace = trace_file()});
+    return t;
+}
+
+static void close_cluster(struct sim_cluster *t)
+{
+    sim_cluster_close(t);
+    test_free(t);
 }
 
 /* Steps until all agree; gives how long that took. */
@@ -35,13 +43,11 @@ TEST(eight_that_meet_at_once_are_one_within_a_second)
 {
     uint64_t longest = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof *t);
-        open_sim_cluster(t, 8, seed);
+        struct sim_cluster *t = open_cluster(8, seed);
         sim_cluster_link_all(t, 0);
         uint64_t took = until_agreed(t, NS_PER_S);
         longest = took > longest ? took : longest;
-        sim_cluster_close(t);
-        test_free(t);
+        close_cluster(t);
     }
     printf("at most %.2f s\n", (double)longest / 1e9);
 }
@@ -50,14 +56,12 @@ TEST(who_meets_one_by_one_is_one_soon_after_the_last)
 {
     uint64_t longest = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof *t);
-        open_sim_cluster(t, 2 + (int)(seed % 9), seed);
+        struct sim_cluster *t = open_cluster(2 + (int)(seed % 9), seed);
         sim_cluster_link_all(t, 1500 * NS_PER_MS);
         assert_true(sim_cluster_run(t, t->now_ns + 1500 * NS_PER_MS));
         uint64_t took = until_agreed(t, NS_PER_S);
         longest = took > longest ? took : longest;
-        sim_cluster_close(t);
-        test_free(t);
+        close_cluster(t);
     }
     printf("at most %.2f s after the last connection\n", (double)longest / 1e9);
 }
@@ -66,8 +70,7 @@ TEST(a_lost_leader_has_a_successor_within_two_seconds)
 {
     uint64_t longest = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof *t);
-        open_sim_cluster(t, 3 + (int)(seed % 5), seed);
+        struct sim_cluster *t = open_cluster(3 + (int)(seed % 5), seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, 2 * NS_PER_S);
         bool frozen = seed % 2;
@@ -85,8 +88,7 @@ TEST(a_lost_leader_has_a_successor_within_two_seconds)
         if (frozen)
             sim_cluster_thaw(t, leader);
         until_agreed(t, 5 * NS_PER_S);
-        sim_cluster_close(t);
-        test_free(t);
+        close_cluster(t);
     }
     printf("at most %.2f s after the loss was seen\n", (double)longest / 1e9);
 }
@@ -94,8 +96,7 @@ TEST(a_lost_leader_has_a_successor_within_two_seconds)
 TEST(of_two_either_may_leave_and_come_back)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof *t);
-        open_sim_cluster(t, 2, seed);
+        struct sim_cluster *t = open_cluster(2, seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, NS_PER_S);
         int who = seed % 2 ? sim_cluster_leader(t) : 1 - sim_cluster_leader(t);
@@ -104,8 +105,7 @@ TEST(of_two_either_may_leave_and_come_back)
         sim_cluster_start(t, who);
         sim_cluster_link_all(t, 0);
         until_agreed(t, 2 * NS_PER_S);
-        sim_cluster_close(t);
-        test_free(t);
+        close_cluster(t);
     }
 }
 
@@ -113,8 +113,7 @@ TEST(of_two_either_may_leave_and_come_back)
 TEST(a_road_that_stays_broken_disturbs_nobody_else)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof *t);
-        open_sim_cluster(t, 5, seed);
+        struct sim_cluster *t = open_cluster(5, seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, NS_PER_S);
         bool at_leader = seed % 2;
@@ -131,8 +130,7 @@ TEST(a_road_that_stays_broken_disturbs_nobody_else)
         }
         sim_cluster_link(t, a, b);
         until_agreed(t, 2 * NS_PER_S);
-        sim_cluster_close(t);
-        test_free(t);
+        close_cluster(t);
     }
 }
 
@@ -170,10 +168,4 @@ TEST(one_that_lies_divides_nobody)
 TEST(the_others_agree_when_one_that_lied_at_will_is_gone)
 {
     storms(HOSTILE_AT_WILL);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

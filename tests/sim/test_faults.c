@@ -5,15 +5,6 @@
 #include "support/suite.h"
 #include "support/watchdog.h"
 
-static unsigned long current_seed;
-
-static int say_seed(void **state)
-{
-    (void)state;
-    printf("seed %lu\n", current_seed);
-    return 0;
-}
-
 /* Nobody: then the one that is waited for waits itself. */
 static bool names(const char *text, int rank)
 {
@@ -49,17 +40,6 @@ static void group_works(struct sim *sim, struct error owed[SIM_MAX])
     sim_check_idle(sim);
 }
 
-/* A cluster that is not so slow that an operation takes seconds. */
-static void draw_quick(struct sim *sim, int size, uint64_t seed)
-{
-    sim_draw(sim, size, seed);
-    sim->mem.bytes_per_s = 1e9;
-    sim->config.rate = sim->config.rate > 0 ? UINT64_C(8000000000) : 0;
-    sim->mem.latency_ns = 1000 + sim->mem.latency_ns % (5 * NS_PER_MS);
-    sim->mem.jitter_ns %= NS_PER_MS;
-    sim->mem.ring_bytes = sim->mem.ring_bytes > 0 ? sim->mem.ring_bytes | 65536 : 0;
-}
-
 static bool post_or_plain(struct job *job, struct sim *sim, int rank)
 {
     int status = job_post(job, sim_world(sim, rank), rank);
@@ -73,14 +53,14 @@ static bool post_or_plain(struct job *job, struct sim *sim, int rank)
 
 /* ---- deadlines ---- */
 
-static void run_late(uint64_t seed)
+static uint64_t run_late(uint64_t seed)
 {
     struct sim sim;
     static struct job job;
     struct prng prng;
     prng_init(&prng, seed);
     int size = 2 + (int)prng_below(&prng, 5), late = (int)prng_below(&prng, (uint64_t)size);
-    draw_quick(&sim, size, seed);
+    sim_draw_quick(&sim, size, seed);
     sim_start(&sim);
     job_draw(&job, &prng, size, 1 + prng_below(&prng, 4000));
     job.opts.timeout_ms = 500 + (int64_t)prng_below(&prng, 100000);
@@ -106,7 +86,7 @@ static void run_late(uint64_t seed)
     assert_true(in_time == 0 || named > 0); /* at least whoever waits for it directly names it */
     job_check_all(&job);
     if (in_time > 0) { /* too late: it is over */
-        assert_int_equal(job_post(&job, sim_world(&sim, late), late), HEARTH_OK);
+        assert_ok(job_post(&job, sim_world(&sim, late), late));
         sim_settle(&sim);
         assert_true(job_collect(&job, sim.now_ns));
         assert_int_equal(job.member[late].status, HEARTH_ABORTED);
@@ -118,13 +98,12 @@ static void run_late(uint64_t seed)
     group_works(&sim, NULL);
     job_free(&job);
     sim_stop(&sim);
+    return 0;
 }
 
 TEST_WITH(who_does_not_come_is_named_at_the_deadline, NULL, say_seed)
 {
-    unsigned long count = repeat_count(200);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
-        run_late(current_seed);
+    run_seeds(200, 0, run_late);
 }
 
 /* With one hop everyone waits for the late one itself. */
@@ -132,14 +111,11 @@ TEST(all_name_it_where_all_wait_for_it)
 {
     struct sim sim;
     static struct job job;
-    sim_init(&sim, 4, 1);
-    sim_start(&sim);
+    sim_open(&sim, 4);
     job_plain(&job, 4, 100);
     job.opts.algo = HEARTH_ALGO_EXCHANGE;
     job.opts.timeout_ms = 250;
-    for (int r = 0; r < 4; r++)
-        if (r != 2)
-            assert_int_equal(job_post(&job, sim_world(&sim, r), r), HEARTH_OK);
+    job_post_all(&job, &sim, 2);
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     job_collect(&job, sim.now_ns);
     for (int r = 0; r < 4; r++) {
@@ -156,14 +132,13 @@ TEST(a_shorter_deadline_ends_it_for_all)
 {
     struct sim sim;
     static struct job job;
-    sim_init(&sim, 3, 1);
-    sim_start(&sim);
+    sim_open(&sim, 3);
     job_plain(&job, 3, 100);
     uint64_t start = sim.now_ns;
     job.opts.timeout_ms = 300;
-    assert_int_equal(job_post(&job, sim_world(&sim, 0), 0), HEARTH_OK);
+    assert_ok(job_post(&job, sim_world(&sim, 0), 0));
     job.opts.timeout_ms = 100;
-    assert_int_equal(job_post(&job, sim_world(&sim, 1), 1), HEARTH_OK);
+    assert_ok(job_post(&job, sim_world(&sim, 1), 1));
     while (sim_step(&sim, start + NS_PER_S))
         job_collect(&job, sim.now_ns);
     assert_int_equal(job.member[1].status, HEARTH_TIMEOUT);
@@ -181,11 +156,10 @@ TEST(no_time_at_all_does_what_is_done_at_once)
     for (int size = 1; size <= 2; size++) {
         struct sim sim;
         static struct job job;
-        sim_init(&sim, size, 1);
-        sim_start(&sim);
+        sim_open(&sim, size);
         job_plain(&job, size, 100);
         job.opts.timeout_ms = 0;
-        assert_int_equal(job_post(&job, sim_world(&sim, 0), 0), HEARTH_OK);
+        assert_ok(job_post(&job, sim_world(&sim, 0), 0));
         sim_settle(&sim);
         job_collect(&job, sim.now_ns);
         assert_int_equal(job.member[0].status, size == 1 ? HEARTH_OK : HEARTH_TIMEOUT);
@@ -217,14 +191,14 @@ static void check_verdict(const struct job *job, const struct job *other, int od
         fail_msg("%s: rank %d is not named: %s", job_name(job), odd, text);
 }
 
-static bool run_mismatch(uint64_t seed)
+static uint64_t run_mismatch(uint64_t seed)
 {
     struct sim sim;
     static struct job job, other;
     struct prng prng;
     prng_init(&prng, seed);
     int size = 2 + (int)prng_below(&prng, 5), odd = (int)prng_below(&prng, (uint64_t)size);
-    draw_quick(&sim, size, seed);
+    sim_draw_quick(&sim, size, seed);
     sim_start(&sim);
     job_draw(&job, &prng, size, 1 + prng_below(&prng, 4000));
     job_vary(&other, &job, &prng);
@@ -250,22 +224,20 @@ static bool run_mismatch(uint64_t seed)
 
 TEST_WITH(who_calls_something_else_is_named_to_all_alike, NULL, say_seed)
 {
-    unsigned long count = repeat_count(300), found = 0;
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
-        found += run_mismatch(current_seed);
-    assert_true(found > count / 3); /* some variations are none: the root of an all_reduce */
+    assert_true(run_seeds(300, 0, run_mismatch) >
+                repeat_count(300) / 3); /* some variations are none: the root of an all_reduce */
 }
 
 /* ---- cancelling ---- */
 
-static void run_cancel(uint64_t seed)
+static uint64_t run_cancel(uint64_t seed)
 {
     static struct mix mix;
     struct sim sim;
     struct prng prng;
     prng_init(&prng, seed);
     int size = 2 + (int)prng_below(&prng, 5);
-    draw_quick(&sim, size, seed);
+    sim_draw_quick(&sim, size, seed);
     sim_start(&sim);
     mix_draw(&mix, &sim, seed, 65536);
     int cancelled[MIX_MAX];
@@ -277,7 +249,7 @@ static void run_cancel(uint64_t seed)
         struct job_member *m = &mix.jobs[j].member[r];
         if (cancelled[j] >= 0 || !m->request || m->status != HEARTH_PENDING || prng_below(&prng, 4))
             continue;
-        assert_int_equal(hearth_request_cancel(m->request), HEARTH_OK);
+        assert_ok(hearth_request_cancel(m->request));
         assert_true(sim_status(m->request) != HEARTH_PENDING);
         cancelled[j] = r;
     }
@@ -296,17 +268,10 @@ static void run_cancel(uint64_t seed)
     group_works(&sim, NULL);
     mix_free(&mix);
     sim_stop(&sim);
+    return 0;
 }
 
 TEST_WITH(a_cancelled_operation_ends_for_all_and_disturbs_no_other, NULL, say_seed)
 {
-    unsigned long count = repeat_count(200);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
-        run_cancel(current_seed);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
+    run_seeds(200, 0, run_cancel);
 }

@@ -3,18 +3,8 @@
 #include "core/hash.h"
 #include "mix.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 #define GROUPS_MAX 4
-
-static unsigned long current_seed;
-
-static int say_seed(void **state)
-{
-    (void)state;
-    printf("seed %lu\n", current_seed);
-    return 0;
-}
 
 struct world {
     struct sim sim;
@@ -49,7 +39,7 @@ static void group_join(struct world *w, int number, int rank)
     for (int i = 0; i < mix->size; i++)
         host[i] = w->sim.host[mix->members[i]];
     view.host = host;
-    assert_int_equal(node_group(node, &view, mix->members, &mix->groups[rank]), HEARTH_OK);
+    assert_ok(node_group(node, &view, mix->members, &mix->groups[rank]));
 }
 
 static void world_open(struct world *w, uint64_t seed)
@@ -92,27 +82,14 @@ static bool step(struct world *w, bool join)
     return calls || (more && !ended);
 }
 
-static void check_good(const struct world *w)
-{
-    for (int g = 0; g <= w->count; g++) {
-        const struct mix *mix = &w->mixes[g];
-        for (int i = 0; i < mix->count; i++)
-            for (int r = 0; r < mix->size; r++)
-                if (mix->jobs[i].member[r].status != HEARTH_OK)
-                    fail_msg("group %d, %s: rank %d: %s: %s", g, job_name(&mix->jobs[i]), r,
-                             hearth_status_name(mix->jobs[i].member[r].status),
-                             mix->jobs[i].member[r].error.text);
-        mix_check(mix);
-    }
-}
-
 static uint64_t run_groups(uint64_t seed)
 {
     static struct world w;
     world_open(&w, seed);
     while (step(&w, true))
         continue;
-    check_good(&w);
+    for (int i = 0; i <= w.count; i++)
+        mix_check_good(&w.mixes[i]);
     uint64_t hash = hash_mix(w.sim.log_hash, w.sim.now_ns);
     for (int i = 0; i <= w.count; i++)
         hash = mix_hash(&w.mixes[i], hash);
@@ -129,16 +106,11 @@ static uint64_t run_groups(uint64_t seed)
 
 TEST_WITH(groups_do_not_meet, NULL, say_seed)
 {
-    unsigned long count = repeat_count(150);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
-        uint64_t hash = run_groups(current_seed);
-        if (current_seed % 8 == 0)
-            assert_int_equal(run_groups(current_seed), hash);
-    }
+    run_seeds(150, 8, run_groups);
 }
 
 /* A member closes a group that others are still busy in: theirs end, no credit or memory stays with it. */
-static void run_closing(uint64_t seed)
+static uint64_t run_closing(uint64_t seed)
 {
     static struct world w;
     world_open(&w, seed);
@@ -182,17 +154,10 @@ static void run_closing(uint64_t seed)
     sim_run_until(&w.sim, w.sim.now_ns + 10 * NS_PER_S);
     sim_check_idle(&w.sim);
     world_close(&w);
+    return 0;
 }
 
 TEST_WITH(a_group_that_closes_leaves_nothing, NULL, say_seed)
 {
-    unsigned long count = repeat_count(150);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
-        run_closing(current_seed);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
+    run_seeds(150, 0, run_closing);
 }

@@ -43,12 +43,11 @@ static void start(struct sim_cluster *t, int house)
         .now_ns = t->now_ns,
     };
     *w = (struct worker){.remembers = w->remembers && !forgetful, .ran = w->ran};
-    assert_int_equal(jobs_open(&setup, &w->jobs), HEARTH_OK);
+    assert_ok(jobs_open(&setup, &w->jobs));
 }
 
 static void end(struct sim_cluster *t, int house)
 {
-    (void)t;
     jobs_close(workers[house].jobs);
     workers[house].jobs = NULL;
     workers[house].group.id = 0;
@@ -149,9 +148,8 @@ static void act(struct sim_cluster *t, int house, uint64_t now_ns)
     jobs_why_not(w->jobs, JOB, why, sizeof why);
     if (w->group.id != 0 || strcmp(why, "this node does not ask for it") != 0)
         return;
-    assert_int_equal(jobs_request(w->jobs, &request, 0, now_ns, &error), HEARTH_OK);
-    assert_int_equal(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns), HEARTH_OK);
-    (void)t;
+    assert_ok(jobs_request(w->jobs, &request, 0, now_ns, &error));
+    assert_ok(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns));
 }
 
 /* Whoever is joined with all remembers it, and then makes steps. */
@@ -193,7 +191,6 @@ static int message(struct sim_cluster *t, int house, const struct identity *from
 
 static uint64_t deadline(const struct sim_cluster *t, int house)
 {
-    (void)t;
     return jobs_deadline(workers[house].jobs);
 }
 

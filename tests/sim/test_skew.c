@@ -3,7 +3,6 @@
  * nobody names another. */
 #include "job.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 #define SIZE    4
 #define LATE_NS (5 * NS_PER_MS)
@@ -16,12 +15,10 @@ static void run_rounds(struct sim *sim, enum hearth_algo algo, int late, enum pl
         job_plain(&job, SIZE, kind == PLAN_BARRIER ? 0 : 1000);
         job.kind = kind;
         job.opts.algo = algo;
-        for (int r = 0; r < SIZE; r++)
-            if (r != late)
-                assert_int_equal(job_post(&job, sim_world(sim, r), r), HEARTH_OK);
+        job_post_all(&job, sim, late);
         sim_run_until(sim, sim->now_ns + LATE_NS);
         if (late >= 0)
-            assert_int_equal(job_post(&job, sim_world(sim, late), late), HEARTH_OK);
+            assert_ok(job_post(&job, sim_world(sim, late), late));
         sim_run_until(sim, sim->now_ns + LATE_NS);
         assert_true(job_collect(&job, sim->now_ns));
         job_check_all(&job);
@@ -50,8 +47,7 @@ static void check_algo(enum hearth_algo algo, enum plan_kind kind, int at_least)
 {
     for (int late = -1; late < SIZE; late++) {
         struct sim sim;
-        sim_init(&sim, SIZE, 1);
-        sim_start(&sim);
+        sim_open(&sim, SIZE);
         run_rounds(&sim, algo, late, kind);
         int count = namers(&sim, late);
         if (count < (late >= 0 ? at_least : 0))
@@ -79,8 +75,7 @@ TEST(it_stands_in_the_metrics)
     struct sim sim;
     static char text[65536];
     double seconds = 0, total = 0;
-    sim_init(&sim, SIZE, 1);
-    sim_start(&sim);
+    sim_open(&sim, SIZE);
     run_rounds(&sim, HEARTH_ALGO_DIRECT, 2, PLAN_ALL_REDUCE);
     assert_true(hearth_node_metrics_text(sim.nodes[0], text, sizeof text) < (int64_t)sizeof text);
     const char *line = strstr(text, "\nhearth_peer_skew_seconds{peer=\"2\"} ");
@@ -107,8 +102,7 @@ TEST(what_a_path_carries_can_be_told)
     assert_true(bytes == 0 && busy_ns == 0);
     for (int i = 0; i < 3; i++) { /* with long breaks */
         job_plain(&job, 2, 2 << 20);
-        for (int r = 0; r < 2; r++)
-            assert_int_equal(job_post(&job, sim_world(&sim, r), r), HEARTH_OK);
+        job_post_all(&job, &sim, RANK_NONE);
         sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
         assert_true(job_collect(&job, sim.now_ns));
         job_free(&job);
@@ -124,18 +118,11 @@ TEST(what_a_path_carries_can_be_told)
 TEST(errors_of_connections_are_counted)
 {
     struct sim sim;
-    sim_init(&sim, 3, 1);
-    sim_start(&sim);
+    sim_open(&sim, 3);
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
     mem_net_cut(sim.net, 0, 1);
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
     for (int r = 0; r < 3; r++)
         assert_int_equal(sim.nodes[r]->metrics.connection_errors, r < 2);
     sim_stop(&sim);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

@@ -10,20 +10,8 @@
 #include "numbers.h"
 #include "reduce.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 enum { GRADIENTS_MAX = 6, COUNT_MAX = 320, STEPS = 4, ATTEMPTS_MAX = 8 };
-enum fault {
-    FAULT_NONE,
-    FAULT_CANCEL, /* of a compressed bucket */
-    FAULT_LATE,   /* a member begins the step when the others have given up */
-    FAULT_FREEZE, /* shorter than any time-out */
-    FAULT_STALL,  /* longer */
-    FAULT_CUT,
-    FAULT_CRASH,
-    FAULT_CLOSE,
-    FAULTS
-};
 
 #define TIMEOUT_MS 5000
 
@@ -60,18 +48,13 @@ struct scene {
     int step;
 };
 
-static unsigned long current_seed;
 static struct scene scene;
 
-static int say_seed(void **state)
+static int say_scene(void **state)
 {
-    static const char *const faults[FAULTS] = {"none",  "cancel", "late",  "freeze",
-                                               "stall", "cut",    "crash", "close"};
-    (void)state;
-    printf("seed %lu, %s, the last fault: %s, rank %d of %d, tensor %d\n", current_seed,
-           scene.formed ? "formed" : "launched", faults[scene.fault], scene.rank, scene.sim.size,
-           scene.tensor);
-    return 0;
+    printf("%s, the last fault: %s, rank %d of %d, tensor %d\n", scene.formed ? " formed " : " launched ",
+           fault_name(scene.fault), scene.rank, scene.sim.size, scene.tensor);
+    return say_seed(state);
 }
 
 static uint64_t below(struct scene *s, uint64_t limit)
@@ -104,12 +87,10 @@ static void member_open(struct scene *s, int rank)
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
     config.codec = "none";
-    assert_int_equal(hearth_compressor_open(sim_world(&s->sim, rank), &config, &m->compressor), HEARTH_OK);
+    assert_ok(hearth_compressor_open(sim_world(&s->sim, rank), &config, &m->compressor));
     for (int i = 0; i < s->count; i++)
-        assert_int_equal(
-            hearth_compressor_add_rule(m->compressor, s->gradients[i].name, s->gradients[i].codec),
-            HEARTH_OK);
-    assert_int_equal(hearth_sync_open_with(m->compressor, s->op, &m->sync), HEARTH_OK);
+        assert_ok(hearth_compressor_add_rule(m->compressor, s->gradients[i].name, s->gradients[i].codec));
+    assert_ok(hearth_sync_open_with(m->compressor, s->op, &m->sync));
     for (int i = 0; i < s->count; i++) {
         const struct gradient *g = &s->gradients[i];
         size_t dims[2] = {8, g->count / 8};
@@ -128,13 +109,9 @@ static void scene_open(struct scene *s, uint64_t seed)
     memset(s, 0, sizeof *s);
     prng_init(&s->prng, seed);
     int size = 2 + (int)below(s, 3);
-    sim_draw(&s->sim, size, seed);
-    s->sim.mem.bytes_per_s = 1e9; /* a step takes no seconds */
+    sim_draw_quick(&s->sim, size, seed);
     s->sim.config.rate = 0;
     s->sim.config.op_timeout_ms = TIMEOUT_MS;
-    s->sim.mem.latency_ns = 1000 + s->sim.mem.latency_ns % (5 * NS_PER_MS);
-    s->sim.mem.jitter_ns %= NS_PER_MS;
-    s->sim.mem.ring_bytes = s->sim.mem.ring_bytes > 0 ? s->sim.mem.ring_bytes | 65536 : 0;
     s->formed = below(s, 2);
     s->sim.loss = s->formed ? HEARTH_VIEW_CHANGED : 0;
     sim_start(&s->sim);
@@ -203,6 +180,8 @@ static bool all_compressed(const struct scene *s)
 static void fault_draw(struct scene *s)
 {
     s->fault = (enum fault)below(s, FAULTS);
+    if (s->fault == FAULT_REFUSE) /* a sync asks nobody */
+        s->fault = FAULT_CANCEL;
     s->rank = (int)below(s, (uint64_t)s->sim.size);
     s->tensor = (int)below(s, (uint64_t)s->count);
     bool gives_up = s->fault == FAULT_LATE || s->fault == FAULT_STALL;
@@ -212,11 +191,6 @@ static void fault_draw(struct scene *s)
     s->struck = s->fault == FAULT_NONE || s->fault == FAULT_LATE;
 }
 
-static bool loses(const struct scene *s)
-{
-    return s->fault == FAULT_CUT || s->fault == FAULT_CRASH || s->fault == FAULT_CLOSE;
-}
-
 static void strike(struct scene *s)
 {
     struct trainer *m = &s->trainers[s->rank];
@@ -224,33 +198,11 @@ static void strike(struct scene *s)
     if (s->fault == FAULT_CANCEL && !request)
         return; /* perhaps later */
     s->struck = true;
-    switch (s->fault) {
-    case FAULT_CANCEL: /* hearth_request_cancel would wait for the end */
+    if (s->fault == FAULT_CANCEL) /* hearth_request_cancel would wait for the end */
         request->cancel(request->cancel_arg);
-        break;
-    case FAULT_FREEZE:
-        s->sim.frozen_until[s->rank] = s->sim.now_ns + 1 + below(s, NS_PER_S);
-        break;
-    case FAULT_STALL:
-        s->sim.frozen_until[s->rank] = s->sim.now_ns + (TIMEOUT_MS + 1000) * NS_PER_MS;
-        break;
-    case FAULT_CUT:
-        mem_net_cut(s->sim.net, s->rank, (s->rank + 1) % s->sim.size);
-        break;
-    case FAULT_CRASH:
-        for (int r = 0; r < s->sim.size; r++)
-            if (r != s->rank)
-                mem_net_cut(s->sim.net, s->rank, r);
-        s->sim.frozen_until[s->rank] = NEVER_NS;
-        m->gone = true;
-        break;
-    case FAULT_CLOSE:
-        sim_close_node(&s->sim, s->rank); /* its sync goes with it */
-        m->gone = true;
-        break;
-    default:
-        break;
-    }
+    uint64_t stall_ns = (TIMEOUT_MS + 1000) * NS_PER_MS;
+    sim_strike(&s->sim, s->fault, s->rank, s->fault == FAULT_STALL ? stall_ns : 1 + below(s, NS_PER_S));
+    m->gone = s->fault == FAULT_CRASH || s->fault == FAULT_CLOSE; /* its sync goes with it */
 }
 
 /* ---- what must hold ---- */
@@ -359,7 +311,7 @@ static void wait_now(struct scene *s, int rank)
         return;
     m->error = *error_last();
     check_untouched(s, rank);
-    m->ended = loses(s) || m->status == HEARTH_VIEW_CHANGED; /* or a vote was not heard */
+    m->ended = fault_loses(s->fault) || m->status == HEARTH_VIEW_CHANGED; /* or a vote was not heard */
     s->lost = s->lost || m->ended;
     bool should = s->fault == FAULT_NONE || s->fault == FAULT_FREEZE;
     if ((should && m->attempts == 0) || ++m->attempts > ATTEMPTS_MAX)
@@ -437,7 +389,7 @@ static uint64_t scene_run(uint64_t seed)
         if (below(s, 2))
             fault_draw(s);
         step_run(s);
-        s->lost = s->lost || (loses(s) && s->struck);
+        s->lost = s->lost || (fault_loses(s->fault) && s->struck);
         hash = hash64(hash, s->trainers[0].x, sizeof s->trainers[0].x);
     }
     sim_run_until(&s->sim, s->sim.now_ns + 20 * NS_PER_S);
@@ -448,18 +400,7 @@ static uint64_t scene_run(uint64_t seed)
     return hash;
 }
 
-TEST_WITH(steps_are_whole_and_lose_nothing, NULL, say_seed)
+TEST_WITH(steps_are_whole_and_lose_nothing, NULL, say_scene)
 {
-    unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
-        uint64_t hash = scene_run(current_seed);
-        if (current_seed % 16 == 0)
-            assert_int_equal(scene_run(current_seed), hash);
-    }
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
+    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, scene_run);
 }

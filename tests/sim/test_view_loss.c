@@ -5,15 +5,6 @@
 #include "support/suite.h"
 #include "support/watchdog.h"
 
-static unsigned long current_seed;
-
-static int say_seed(void **state)
-{
-    (void)state;
-    printf("seed %lu\n", current_seed);
-    return 0;
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     size_t len = strlen(text), end_len = strlen(end);
@@ -50,14 +41,10 @@ static void go(struct sim *sim, struct mix *mix, int who, enum going how)
 {
     switch (how) {
     case CLOSES:
-        sim_close_node(sim, who);
-        for (int i = 0; i < mix->count; i++)
-            mix->jobs[i].member[who].request = NULL; /* went with the node */
+        mix_close_node(mix, sim, who);
         return;
     case IS_CUT_OFF:
-        for (int r = 0; r < sim->size; r++)
-            if (r != who)
-                mem_net_cut(sim->net, who, r);
+        sim_cut_off(sim, who);
         return;
     case IS_GIVEN_UP:
         give_up(sim, who);
@@ -106,16 +93,16 @@ static void check_later(struct sim *sim, int who, enum going how)
 }
 
 /* How many calls ended badly: that there are some at all. */
-static int failures(const struct mix *mix, int size)
+static uint64_t failures(const struct mix *mix, int size)
 {
-    int count = 0;
+    uint64_t count = 0;
     for (int i = 0; i < mix->count; i++)
         for (int r = 0; r < size; r++)
             count += mix->jobs[i].member[r].status == HEARTH_VIEW_CHANGED;
     return count;
 }
 
-static int run_going(uint64_t seed)
+static uint64_t run_going(uint64_t seed)
 {
     static struct mix mix;
     struct sim sim;
@@ -138,7 +125,7 @@ static int run_going(uint64_t seed)
     mix_check(&mix); /* inputs as promised */
     sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
     check_later(&sim, who, how);
-    int failed = failures(&mix, size);
+    uint64_t failed = failures(&mix, size);
     mix_free(&mix);
     sim_stop(&sim);
     return failed;
@@ -146,11 +133,7 @@ static int run_going(uint64_t seed)
 
 TEST_WITH(one_code_for_every_survivor, NULL, say_seed)
 {
-    unsigned long count = repeat_count(300);
-    int failed = 0;
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
-        failed += run_going(current_seed);
-    assert_true(failed > (int)count);
+    assert_true(run_seeds(300, 0, run_going) > repeat_count(300));
 }
 
 /* One is told that the view is another; the others hear it from what it had in flight. */
@@ -163,8 +146,7 @@ TEST(whoever_is_told_first_tells_the_others)
     sim_start(&sim);
     job_plain(&first, 3, 100);
     job_plain(&second, 3, 100);
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(job_post(&first, sim_world(&sim, r), r), HEARTH_OK);
+    job_post_all(&first, &sim, 2);
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
     node_view_changed(sim.nodes[0], "another view");
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
@@ -210,8 +192,7 @@ TEST(the_last_operation_outlives_who_closes)
         sim.loss = HEARTH_VIEW_CHANGED;
         sim_start(&sim);
         job_plain(&last, 4, 20000);
-        for (int r = 0; r < 4; r++)
-            assert_int_equal(job_post(&last, sim_world(&sim, r), r), HEARTH_OK);
+        job_post_all(&last, &sim, RANK_NONE);
         for (bool more = true; more && one_that_is_done(&last) == RANK_NONE; job_collect(&last, sim.now_ns))
             more = sim_step(&sim, NEVER_NS);
         int first = one_that_is_done(&last);
@@ -222,16 +203,10 @@ TEST(the_last_operation_outlives_who_closes)
         sim_run_until(&sim, sim.now_ns + 100 * NS_PER_S);
         assert_true(job_collect(&last, sim.now_ns));
         for (int r = 0; r < 4; r++)
-            assert_int_equal(last.member[r].status, HEARTH_OK);
+            assert_ok(last.member[r].status);
         job_check_all(&last);
         job_free(&last);
         sim_stop(&sim);
     }
     assert_true(unfinished > 40);
-}
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

@@ -3,11 +3,8 @@
 #include "core/hash.h"
 #include "mix.h"
 #include "support/suite.h"
-#include "support/watchdog.h"
 
 #define OP_TIMEOUT_NS (UINT64_C(1800) * NS_PER_S) /* the default of the config */
-
-static unsigned long current_seed;
 
 static int size_of(uint64_t seed)
 {
@@ -27,12 +24,7 @@ static uint64_t run_mix(uint64_t seed)
     mix_draw(&mix, &sim, seed, 65536);
     while (mix_step(&mix, &sim, NEVER_NS))
         continue;
-    for (int i = 0; i < mix.count; i++)
-        for (int r = 0; r < sim.size; r++)
-            if (mix.jobs[i].member[r].status != HEARTH_OK)
-                fail_msg("%s: rank %d: %s: %s", job_name(&mix.jobs[i]), r,
-                         hearth_status_name(mix.jobs[i].member[r].status), mix.jobs[i].member[r].error.text);
-    mix_check(&mix);
+    mix_check_good(&mix);
     uint64_t hash = mix_hash(&mix, hash_mix(sim.log_hash, sim.now_ns));
     sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
     sim_check_idle(&sim);
@@ -41,21 +33,9 @@ static uint64_t run_mix(uint64_t seed)
     return hash;
 }
 
-static int say_seed(void **state)
-{
-    (void)state;
-    printf("seed %lu\n", current_seed);
-    return 0;
-}
-
 TEST_WITH(random_mixes_give_the_right_numbers, NULL, say_seed)
 {
-    unsigned long count = repeat_count(200);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
-        uint64_t hash = run_mix(current_seed);
-        if (current_seed % 4 == 0)
-            assert_int_equal(run_mix(current_seed), hash); /* same bytes, times and log */
-    }
+    run_seeds(200, 4, run_mix);
 }
 
 TEST(another_seed_is_another_run)
@@ -124,13 +104,10 @@ static uint64_t run_loss(uint64_t seed)
     loss.b = (loss.a + 1 + (int)prng_below(&prng, (uint64_t)size - 1)) % size;
     for (uint64_t steps = prng_below(&prng, 300); steps > 0 && mix_step(&mix, &sim, NEVER_NS); steps--)
         continue;
-    if (loss.close) {
-        sim_close_node(&sim, loss.a);
-        for (int i = 0; i < mix.count; i++)
-            mix.jobs[i].member[loss.a].request = NULL; /* went with the node */
-    } else {
+    if (loss.close)
+        mix_close_node(&mix, &sim, loss.a);
+    else
         mem_net_cut(sim.net, loss.a, loss.b);
-    }
     uint64_t until = sim.now_ns + 2 * OP_TIMEOUT_NS;
     while (mix_step(&mix, &sim, until))
         continue;
@@ -146,12 +123,7 @@ static uint64_t run_loss(uint64_t seed)
 
 TEST_WITH(a_lost_connection_is_named_and_nobody_hangs, NULL, say_seed)
 {
-    unsigned long count = repeat_count(200);
-    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
-        uint64_t hash = run_loss(current_seed);
-        if (current_seed % 4 == 0)
-            assert_int_equal(run_loss(current_seed), hash);
-    }
+    run_seeds(200, 4, run_loss);
 }
 
 /* ---- budgets ---- */
@@ -169,20 +141,20 @@ TEST(others_do_not_starve_what_both_have_called)
     job_plain(&wanted, 2, 100);
     wanted.opts.tag = 99;
     wanted.opts.algo = HEARTH_ALGO_EXCHANGE;
-    assert_int_equal(job_post(&wanted, sim_world(&sim, 1), 1), HEARTH_OK);
+    assert_ok(job_post(&wanted, sim_world(&sim, 1), 1));
     for (int i = 0; i < 6; i++) {
         job_plain(&others[i], 2, i == 3 ? 840 : 1000); /* the first four make it full to the byte */
         others[i].opts.tag = (uint64_t)i;
         others[i].opts.algo = HEARTH_ALGO_EXCHANGE;
-        assert_int_equal(job_post(&others[i], sim_world(&sim, 0), 0), HEARTH_OK);
+        assert_ok(job_post(&others[i], sim_world(&sim, 0), 0));
     }
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
-    assert_int_equal(job_post(&wanted, sim_world(&sim, 0), 0), HEARTH_OK);
+    assert_ok(job_post(&wanted, sim_world(&sim, 0), 0));
     sim_run_until(&sim, sim.now_ns + NS_PER_MS); /* its frames need a few microseconds */
     assert_true(job_collect(&wanted, sim.now_ns));
     job_check_all(&wanted);
     for (int i = 0; i < 6; i++)
-        assert_int_equal(job_post(&others[i], sim_world(&sim, 1), 1), HEARTH_OK);
+        assert_ok(job_post(&others[i], sim_world(&sim, 1), 1));
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     for (int i = 0; i < 6; i++) {
         assert_true(job_collect(&others[i], sim.now_ns));
@@ -214,26 +186,16 @@ TEST(a_late_member_does_not_fill_memory)
     job.opts.algo = HEARTH_ALGO_STAR;
     job.opts.flags = HEARTH_FLAG_RANK_ORDER;
     uint64_t before = sim.nodes[0]->heap->bytes;
-    for (int r = 0; r < 4; r++)
-        if (r != 1)
-            assert_int_equal(job_post(&job, sim_world(&sim, r), r), HEARTH_OK);
+    job_post_all(&job, &sim, 1);
     sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
     uint64_t held = sim.nodes[0]->heap->bytes - before;
     print_message("%llu KiB held\n", (unsigned long long)held >> 10);
     assert_true(held <
                 3 * 65536 + 2 * 16384 + 65536); /* window, accumulators, eager budgets; the plan itself */
-    assert_int_equal(job_post(&job, sim_world(&sim, 1), 1), HEARTH_OK);
+    assert_ok(job_post(&job, sim_world(&sim, 1), 1));
     sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
     assert_true(job_collect(&job, sim.now_ns));
     job_check_all(&job);
     job_free(&job);
     sim_stop(&sim);
-}
-
-/* ---- which seed ---- */
-
-int main(void)
-{
-    watchdog(900, "a simulation");
-    return suite_run();
 }

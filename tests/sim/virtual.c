@@ -4,6 +4,7 @@
 
 #include "core/hash.h"
 #include "support/suite.h"
+#include "support/watchdog.h"
 
 static void sim_log(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
@@ -54,6 +55,16 @@ void sim_draw(struct sim *sim, int size, uint64_t seed)
     sim->config.rate = prng_below(&own, 4) == 0 ? draw_magnitude(&own, 21, 36) : 0;
 }
 
+void sim_draw_quick(struct sim *sim, int size, uint64_t seed)
+{
+    sim_draw(sim, size, seed);
+    sim->mem.bytes_per_s = 1e9;
+    sim->config.rate = sim->config.rate > 0 ? UINT64_C(8000000000) : 0;
+    sim->mem.latency_ns = 1000 + sim->mem.latency_ns % (5 * NS_PER_MS);
+    sim->mem.jitter_ns %= NS_PER_MS;
+    sim->mem.ring_bytes = sim->mem.ring_bytes > 0 ? sim->mem.ring_bytes | 65536 : 0;
+}
+
 void sim_start(struct sim *sim)
 {
     struct error error;
@@ -71,10 +82,49 @@ void sim_start(struct sim *sim)
     sim->net = sim->nodes[0]->net;
 }
 
+void sim_open(struct sim *sim, int size)
+{
+    sim_init(sim, size, 1);
+    sim_start(sim);
+}
+
+void sim_cut_off(struct sim *sim, int rank)
+{
+    for (int r = 0; r < sim->size; r++)
+        if (r != rank && sim->nodes[r])
+            mem_net_cut(sim->net, rank, r);
+}
+
 void sim_close_node(struct sim *sim, int rank)
 {
     hearth_node_close(sim->nodes[rank]);
     sim->nodes[rank] = NULL;
+}
+
+void sim_strike(struct sim *sim, enum fault fault, int rank, uint64_t freeze_ns)
+{
+    if (fault == FAULT_FREEZE || fault == FAULT_STALL)
+        sim->frozen_until[rank] = sim->now_ns + freeze_ns;
+    if (fault == FAULT_CUT)
+        mem_net_cut(sim->net, rank, (rank + 1) % sim->size);
+    if (fault == FAULT_CRASH) {
+        sim_cut_off(sim, rank);
+        sim->frozen_until[rank] = NEVER_NS;
+    }
+    if (fault == FAULT_CLOSE)
+        sim_close_node(sim, rank);
+}
+
+bool fault_loses(enum fault fault)
+{
+    return fault == FAULT_CUT || fault == FAULT_CRASH || fault == FAULT_CLOSE;
+}
+
+const char *fault_name(enum fault fault)
+{
+    static const char *const names[FAULTS] = {"none",  "cancel", "refuse", "late", "freeze",
+                                              "stall", "cut",    "crash",  "close"};
+    return names[fault];
 }
 
 void sim_stop(struct sim *sim)
@@ -135,4 +185,26 @@ void sim_run_until(struct sim *sim, uint64_t until_ns)
 int sim_status(const hearth_request *request)
 {
     return request->settled ? request->completion.error.status : HEARTH_PENDING;
+}
+
+/* ---- seeds ---- */
+
+static uint64_t current_seed;
+
+uint64_t run_seeds(unsigned long usual, unsigned again, uint64_t (*run)(uint64_t seed))
+{
+    uint64_t last = first_seed() + repeat_count(usual), sum = 0;
+    for (current_seed = first_seed(); current_seed < last; current_seed++) {
+        uint64_t result = run(current_seed);
+        if (again > 0 && current_seed % again == 0)
+            assert_int_equal(run(current_seed), result); /* same bytes, times and log */
+        sum += result;
+    }
+    return sum;
+}
+
+int say_seed(void **state)
+{
+    printf("seed %llu\n", (unsigned long long)current_seed);
+    return 0;
 }

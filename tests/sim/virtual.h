@@ -7,6 +7,20 @@
 
 #define SIM_MAX 8
 
+/* What may happen to a member. The first three are up to the test. */
+enum fault {
+    FAULT_NONE,
+    FAULT_CANCEL,
+    FAULT_REFUSE, /* it may not make the call */
+    FAULT_LATE,   /* it calls when the others have given up */
+    FAULT_FREEZE, /* shorter than any time-out */
+    FAULT_STALL,  /* longer */
+    FAULT_CUT,    /* the connection to the next member breaks */
+    FAULT_CRASH,  /* its connections break, and it does nothing more */
+    FAULT_CLOSE,
+    FAULTS
+};
+
 struct sim {
     int size;
     uint64_t now_ns;
@@ -28,10 +42,22 @@ struct sim {
 void sim_init(struct sim *sim, int size, uint64_t seed);
 /* Everything drawn from the seed: rates, latency, jitter, rings, chunks, windows, budgets. */
 void sim_draw(struct sim *sim, int size, uint64_t seed);
+/* As drawn, but not so slow that an operation takes seconds. */
+void sim_draw_quick(struct sim *sim, int size, uint64_t seed);
 void sim_start(struct sim *sim);
+/* Init and start. */
+void sim_open(struct sim *sim, int size);
 /* Closes what is open. Nodes may have been closed with sim_close_node before. */
 void sim_stop(struct sim *sim);
 void sim_close_node(struct sim *sim, int rank);
+
+/* Breaks all of its connections. */
+void sim_cut_off(struct sim *sim, int rank);
+
+/* From FAULT_FREEZE on; the first two last so long. */
+void sim_strike(struct sim *sim, enum fault fault, int rank, uint64_t freeze_ns);
+bool fault_loses(enum fault fault); /* a member or a connection, for ever */
+const char *fault_name(enum fault fault);
 
 hearth_group *sim_world(struct sim *sim, int rank);
 
@@ -44,3 +70,8 @@ void sim_run_until(struct sim *sim, uint64_t until_ns);
 
 /* What a request came to; HEARTH_PENDING. Drives nothing. */
 int sim_status(const hearth_request *request);
+
+/* Runs each of `usual` seeds (see support/watchdog.h), every `again`th of them twice with the same result
+ * (0: none). Gives the sum of the results. The teardown says which seed was the last. */
+uint64_t run_seeds(unsigned long usual, unsigned again, uint64_t (*run)(uint64_t seed));
+int say_seed(void **state);

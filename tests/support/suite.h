@@ -22,7 +22,10 @@
     {                                                                                                        \
         suite_add(&(struct CMUnitTest){#name, name, setup, teardown, NULL});                                 \
     }                                                                                                        \
-    static void name(__attribute__((unused)) void **state)
+    static void name(void **state)
+
+/* Of a call that returns a status. */
+#define assert_ok(status) assert_int_equal(status, 0)
 
 #define SUITE_TESTS_MAX 128
 

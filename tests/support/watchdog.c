@@ -13,7 +13,6 @@ static void bark(int number)
 {
     static const char words[] = "\nwatchdog: this hangs: ";
     const char *what = watched;
-    (void)number;
     (void)!write(STDERR_FILENO, words, sizeof words - 1);
     (void)!write(STDERR_FILENO, what, strlen(what));
     (void)!write(STDERR_FILENO, "\n", 1);

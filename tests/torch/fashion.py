@@ -8,12 +8,11 @@ import struct
 import torch
 from torch import nn
 
+from places import require
+
 PLACE = os.environ.get("HEARTH_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
 
-
-def unavailable():
-    """Why there are no pictures; empty if there are."""
-    return "" if os.path.isdir(PLACE) else f"{PLACE} is missing (package dataset-fashion-mnist)"
+require(None if os.path.isdir(PLACE) else f"{PLACE} is missing (package dataset-fashion-mnist)")
 
 
 def _read(name, head):

@@ -13,13 +13,18 @@ import signal
 import sys
 import time
 import traceback
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from ports import free_port  # noqa: E402,F401
+from hearth.torch import _backend
+from places import require
+from ports import free_port
+
+try:
+    _backend.load()
+except ImportError as error:
+    require(str(error))
 
 SECONDS = 150  # no test takes as long, even on a busy machine
 

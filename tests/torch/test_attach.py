@@ -1,23 +1,15 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Training without DDP: members are threads of this process."""
 
-import sys
 import threading
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bindings/python"))
-try:
-    import torch
-    from torch import nn
+import torch
+from torch import nn
 
-    import fashion
-    import hearth
-    import hearth.torch
-    SKIP = fashion.unavailable()
-except ImportError as error:
-    SKIP = str(error)
+import fashion
+import hearth
+import hearth.torch
 
 BATCH = 16
 ONE_DRAWS = threading.Lock()  # torch's generator belongs to all threads
@@ -57,7 +49,6 @@ class Member:
         return torch.cat([p.grad.reshape(-1) for p in self.net.parameters()])
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Attach(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -190,7 +181,3 @@ class Attach(unittest.TestCase):
                 return mean, group.same(gradient.contiguous()), group.same(net[0].weight.detach().contiguous())
 
         self.assertEqual(hearth.local(train, 2), [(7.0, True, True)] * 2)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

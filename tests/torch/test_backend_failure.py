@@ -11,21 +11,13 @@ import unittest
 from datetime import timedelta
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-    import rank_processes
-    import hearth
-    import hearth.torch
-    from hearth.torch import _backend
-    _backend.load()
-    MISSING = None
-except ImportError as error:
-    MISSING = str(error)
-    print(f"skipped: {error}")
+import rank_processes
+import hearth
+import hearth.torch
 
 SCRIPT = Path(__file__).with_name("train_with_backend.py")
 VICTIM = 1
@@ -218,7 +210,6 @@ def many_threads():
     assert not bad, bad
 
 
-@unittest.skipIf(MISSING, MISSING)
 class Failure(unittest.TestCase):
     def test_a_killed_rank_is_named_by_the_others(self):
         for count in (2, 4):
@@ -253,7 +244,6 @@ class Failure(unittest.TestCase):
         rank_processes.run(2, many_threads)
 
 
-@unittest.skipIf(MISSING, MISSING)
 class Exit(unittest.TestCase):
     def script(self, how, **variables):
         paths = [str(Path(hearth.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -284,7 +274,3 @@ class Exit(unittest.TestCase):
         self.assertEqual(status, 1)
         for word in ("ImportError", "/nowhere/hearth_backend.so", "HEARTH_TORCH=ON", "python3-torch"):
             self.assertIn(word, output)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -4,27 +4,17 @@ the profiler's events, time-outs. Gloo is asked beside it wherever it has an ans
 
 import operator
 import re
-import sys
 import unittest
 from datetime import timedelta
 from functools import reduce as fold
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-    import rank_processes
-    import hearth
-    import hearth.torch
-    from hearth.torch import _backend
-    _backend.load()
-    MISSING = None
-except ImportError as error:
-    MISSING = str(error)
-    print(f"skipped: {error}")
+import rank_processes
+import hearth
+import hearth.torch
 
 
 def pair():
@@ -277,7 +267,6 @@ def timeouts():
         outcome(dist.barrier)
 
 
-@unittest.skipIf(MISSING, MISSING)
 class AsGloo(unittest.TestCase):
     def test_errors_of_arguments(self):
         rank_processes.run(2, texts)
@@ -300,7 +289,3 @@ class AsGloo(unittest.TestCase):
 
     def test_timeouts(self):
         rank_processes.run(2, timeouts)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

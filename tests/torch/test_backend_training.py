@@ -7,23 +7,15 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    from torch.distributed.algorithms.join import Join
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-    from torch.nn.parallel import DistributedDataParallel
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.join import Join
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
-    import rank_processes
-    import hearth.torch
-    from hearth.torch import _backend
-    _backend.load()
-    MISSING = None
-except ImportError as error:
-    MISSING = str(error)
-    print(f"skipped: {error}")
+import rank_processes
+import hearth.torch
 
 TORCHRUN = Path("/usr/bin/torchrun")
 SCRIPT = Path(__file__).with_name("train_with_backend.py")
@@ -178,7 +170,7 @@ def unused_parameters():
     assert all(torch.equal(gradient, other) for other in every) and gradient.abs().sum() > 0
 
 
-class Numbers(torch.utils.data.Dataset if MISSING is None else object):
+class Numbers(torch.utils.data.Dataset):
     def __len__(self):
         return 32
 
@@ -207,7 +199,6 @@ def forked_workers():
     assert tensor.item() == dist.get_world_size()
 
 
-@unittest.skipIf(MISSING, MISSING)
 class Training(unittest.TestCase):
     def test_ddp_is_gloos_within_rounding_and_replicas_are_identical(self):
         for count in (2, 4):
@@ -239,7 +230,6 @@ class Training(unittest.TestCase):
         rank_processes.run(2, forked_workers)
 
 
-@unittest.skipIf(MISSING, MISSING)
 class Launchers(unittest.TestCase):
     def launch(self, *command):
         """Two ranks train, each says so, and nothing else is wrong."""
@@ -261,7 +251,3 @@ class Launchers(unittest.TestCase):
         if not program.exists():
             self.skipTest(f"{program} is missing")
         self.launch(program, "run", "-n", 2, "--", sys.executable, "-B", SCRIPT)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

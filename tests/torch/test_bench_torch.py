@@ -3,7 +3,6 @@
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,10 +10,8 @@ import types
 import unittest
 from pathlib import Path
 
-SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(SOURCE / "tests/net"))
-
-from lab import unavailable  # noqa: E402  (found by the line above)
+from lab import unavailable
+from places import SOURCE
 
 PROGRAM = SOURCE / "bench/torch/run_torch.py"
 SECONDS = 120
@@ -81,10 +78,3 @@ class Quick(unittest.TestCase):
         rows = self.run_it("--networks", "100m", "--only", "hook.topk")
         self.assertEqual({row["network"] for row in rows}, {"100m"})
         self.assertIn("hook.topk:0.01,values=int8", {row["way"] for row in rows})
-
-
-if __name__ == "__main__":
-    if TORCH is None:
-        print("torch is missing: only the arithmetic is tested (Debian: python3-torch)")
-    print("These runs are tiny: their numbers measure nothing.")
-    unittest.main(verbosity=2)

@@ -12,18 +12,16 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-BINARY = Path(os.environ.get("HEARTH_BINARY_DIR", SOURCE / "build"))
+from places import BINARY, SOURCE, require
+
 EXAMPLES = SOURCE / "examples"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 SECONDS = 100
 STEPS = 30
 LAST = re.compile(r"accuracy ([\d.]+)%, (\d) replicas of the same bits; sent ([\d.]+) MB instead of ([\d.]+) MB")
 
-MISSING = next((reason for there, reason in (
-    (importlib.util.find_spec("torch"), "no torch here (Debian: python3-torch)"),
-    (DATA.is_dir(), f"no {DATA} (Debian: dataset-fashion-mnist)"),
-) if not there), None)
+require(None if importlib.util.find_spec("torch") else "no torch here (Debian: python3-torch)")
+require(None if DATA.is_dir() else f"no {DATA} (Debian: dataset-fashion-mnist)")
 
 
 def section(title):
@@ -75,7 +73,6 @@ class Environment:
         return "".join(told)
 
 
-@unittest.skipIf(MISSING, MISSING)
 class Train(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -121,9 +118,3 @@ class Train(unittest.TestCase):
 
     def test_notebook(self):
         self.assertIn("all replicas hold the same bits", self.environment.run("python3 examples/notebook.py"))
-
-
-if __name__ == "__main__":
-    if MISSING:
-        print(f"skipped: {MISSING}")
-    unittest.main(verbosity=2)

@@ -1,23 +1,15 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The DDP hook: plain training is gloo's, and with every codec all replicas are the same in every step."""
 
 import math
-import unittest
 from pathlib import Path
 
+import fashion  # noqa: F401  (skips this file if there are no pictures)
 import torchranks
-
-try:
-    import fashion
-    SKIP = fashion.unavailable()
-except ImportError as error:
-    SKIP = f"torch is missing: {error}"
 
 SCENES = Path(__file__).with_name("hookscenes.py")
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Two(torchranks.Scenes):
     file = SCENES
     names = ("plain_convolution", "plain_transformer", "plain_bucket_view", "plain_static_graph",
@@ -139,7 +131,3 @@ class Two(torchranks.Scenes):
         self.assertEqual(self.of("left_open"), [True] * self.size)
         for rank in self.ranks:
             self.assertEqual(rank.status, 0, rank.log[-4000:])
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

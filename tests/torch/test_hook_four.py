@@ -1,16 +1,12 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The DDP hook on four ranks: sums have an order now, and there are groups of some."""
-
-import unittest
 
 import test_hook
 import test_hook_state
 import torchranks
-from test_hook import SCENES, SKIP
+from test_hook import SCENES
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Four(torchranks.Scenes):
     file, size = SCENES, 4
     names = ("plain_convolution", "plain_transformer", "codecs", "weights", "resume", "resume_plain", "poison",
@@ -30,7 +26,3 @@ class Four(torchranks.Scenes):
     def test_subgroup(self):
         for rank, result in enumerate(self.of("subgroup")):
             self.assertEqual(result, [rank // 2, 2, True, False])
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

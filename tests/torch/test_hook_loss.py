@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A rank dies in the middle of a backward pass: the others raise, and say which one."""
 
@@ -6,10 +5,9 @@ import signal
 import unittest
 
 import torchranks
-from test_hook import SCENES, SKIP
+from test_hook import SCENES
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Killed(unittest.TestCase):
     def killed(self, size):
         ranks = torchranks.run(SCENES, ["killed"], size, seconds=60)
@@ -30,7 +28,3 @@ class Killed(unittest.TestCase):
 
     def test_of_four(self):
         self.killed(4)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -1,14 +1,10 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the DDP hook keeps: through checkpoints, new buckets, accumulation, loss scales and poisoned steps."""
 
-import unittest
-
 import torchranks
-from test_hook import SCENES, SKIP
+from test_hook import SCENES
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Kept(torchranks.Scenes):
     file = SCENES
     names = ("resume", "resume_plain", "resume_refused", "rolled_back", "pickled", "rebuilt", "accumulation", "loss_scale",
@@ -62,7 +58,3 @@ class Kept(torchranks.Scenes):
             self.assertRegex(text, r"rank 1\b")
             self.assertEqual(kind, "Poisoned")
             self.assertTrue(goes_on)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

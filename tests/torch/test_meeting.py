@@ -1,25 +1,17 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Members that share a torch store meet as a Hearth node, and hear who did not come; what a stranger writes to the store
 changes no setting; which parameters go plain."""
 
 import json
-import sys
 import threading
 import unittest
-from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bindings/python"))
-try:
-    import torch
-    import torch.distributed as dist
+import torch
+import torch.distributed as dist
 
-    import hearth
-    from hearth.torch import _layout, _meeting, _policy
-    SKIP = ""
-except ImportError as error:
-    SKIP = str(error)
+import hearth
+from hearth.torch import _layout, _meeting, _policy
 
 SECONDS = 60  # against hanging
 
@@ -42,7 +34,6 @@ def together(size, function):
     return results
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Meeting(unittest.TestCase):
     def test_three_meet_again_and_again(self):
         store = dist.HashStore()
@@ -92,7 +83,6 @@ class HostileStore:
         return self.inner.delete_key(key)
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Strangers(unittest.TestCase):
     """The store has no authentication: it may name a place and a job, in rank 0's own form, and nothing else."""
 
@@ -178,7 +168,6 @@ class Strangers(unittest.TestCase):
         self.assertEqual(together(2, come), [[2.0] * 3] * 2)
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Policy(unittest.TestCase):
     CASES = [
         (dict(codec="int8"), ["a.weight"]),
@@ -215,7 +204,6 @@ class Policy(unittest.TestCase):
             self.assertEqual(found, expected, f"{options}: {texts}")
 
 
-@unittest.skipIf(SKIP, SKIP)
 class Layout(unittest.TestCase):
     def make(self, *counts, coded=()):
         parameters = [torch.zeros(count) for count in counts]
@@ -243,7 +231,3 @@ class Layout(unittest.TestCase):
         layout.gather(buffer).neg_()
         layout.scatter(buffer)
         self.assertEqual(buffer.tolist(), [-0.0, -1, -2, 3, 4, 5, 6, 7, -8, -9, 10, 11, 12, 13, 14, 15, -16])
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -8,17 +8,17 @@ import subprocess
 import sys
 import unittest
 from datetime import timedelta
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-HEARTH = Path(os.environ.get("HEARTH_BINARY_DIR", HERE.parents[1] / "build")) / "hearth"
-SCRIPT = HERE / "plain_script.py"
+from places import HEARTH, SOURCE, require
+
+SCRIPT = SOURCE / "tests/torch/plain_script.py"
 SECONDS = 120  # against hanging
 # Without -r and -t the torchrun of torch 1.13 fails under Python 3.11.
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--standalone", "--nproc_per_node"]
 
+require(None if importlib.util.find_spec("torch") else f"{sys.executable} has no torch")
 
-@unittest.skipIf(importlib.util.find_spec("torch") is None, f"{sys.executable} has no torch")
+
 class Starters(unittest.TestCase):
     def lines(self, *command):
         """What the ranks said, in their order."""
@@ -61,7 +61,3 @@ class Starters(unittest.TestCase):
         torch.ones(4000, 400) @ torch.ones(400, 400)
         self.assertEqual(hearth.launch(work, 2, timeout=SECONDS), [(400 * 400 * 400 * 2.0, 1)] * 2)
         self.assertEqual(torch.get_num_threads(), 4)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

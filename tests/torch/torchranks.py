@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCE / "tests/support"))
+sys.path.insert(0, str(SOURCE / "tests/support"))  # for a rank, which runs this file
 from ports import free_port  # noqa: E402
 
 SECONDS = 150  # against hanging

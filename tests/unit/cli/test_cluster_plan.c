@@ -146,7 +146,6 @@ static struct members {
 
 static int members_open(void **state)
 {
-    (void)state;
     members = (struct members){.starters = 0};
     assert_int_equal(hearth_node_open_local(NULL, NODES, m->nodes), HEARTH_OK);
     assert_true(rank_threads_open(&m->threads, NODES));
@@ -155,7 +154,6 @@ static int members_open(void **state)
 
 static int members_close(void **state)
 {
-    (void)state;
     rank_threads_close(&m->threads);
     for (int i = 0; i < NODES; i++)
         hearth_node_close(m->nodes[i]);
@@ -164,7 +162,6 @@ static int members_close(void **state)
 
 static void job_share(void *arg, int index)
 {
-    (void)arg;
     struct cluster_plan plan = bench_sample();
     plan.bench.repeat = (uint32_t)index + 1;
     m->plans[index] = plan;
@@ -195,7 +192,6 @@ static void seen(void *arg, const struct cluster_bench_row *row)
 
 static void job_bench(void *arg, int index)
 {
-    (void)arg;
     m->right[index] = true;
     m->rows[index] = 0;
     m->status[index] =
@@ -219,7 +215,6 @@ TEST_WITH(test_bench, members_open, members_close)
 
 static void job_quit(void *arg, int index)
 {
-    (void)arg;
     atomic_bool quit = index == 1;
     struct bench_plan plan = bench_sample().bench;
     m->status[index] = cluster_bench_run(hearth_node_world(m->nodes[index]), &plan, NULL, NULL, &quit);
@@ -257,7 +252,6 @@ static void make_images(struct dataset *set, const struct demo_plan *plan, size_
 
 static void job_demo(void *arg, int index)
 {
-    (void)arg;
     struct race *race = calloc(1, sizeof *race);
     hearth_group *group = hearth_node_world(m->nodes[index]);
     struct cluster_demo demo = {

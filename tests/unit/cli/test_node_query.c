@@ -28,7 +28,6 @@ static void add_member(json_t *members, int number, const char *name)
 
 static int begin(void **state)
 {
-    (void)state;
     struct error error;
     struct trust_entry entry = {.id = id_of(1), .name = "desk"};
     heap_init(&heap, 0);
@@ -48,7 +47,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     trust_list_close(list);
     json_decref(status);
     unlink(path);

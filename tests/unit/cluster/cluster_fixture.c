@@ -250,7 +250,6 @@ bool joined(const struct cluster_fixture *v, int a, int b)
 
 bool fixture_whole(struct cluster_fixture *v, void *none)
 {
-    (void)none;
     for (int a = 0; a < v->size; a++)
         for (int b = a + 1; b < v->size; b++)
             if (v->all[a].peer_set && v->all[b].peer_set && !joined(v, a, b))

@@ -23,7 +23,6 @@ static size_t big_len;
 
 static char *answer(void *arg, const char *question)
 {
-    (void)arg;
     asked++;
     if (strcmp(question, "status") == 0)
         return heap_strdup(&heap, "{\"all\": \"well\"}\n");
@@ -137,13 +136,11 @@ static void expect(int fd, const char *wanted)
 
 static int tear_down(void **state)
 {
-    (void)state;
     return rmdir(folder) == 0 && heap.blocks == 0 ? 0 : -1;
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     snprintf(folder, sizeof folder, "/tmp/hearth-desk-XXXXXX");
     if (!mkdtemp(folder))

@@ -16,8 +16,6 @@ static int warnings;
 
 static void hear(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
-    (void)arg;
-    (void)text;
     warnings += level == HEARTH_LOG_WARN && strcmp(id, "HEARTH-JOB-RECORD") == 0;
 }
 
@@ -39,7 +37,6 @@ static void start(int number, const char *where)
 
 static int begin(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     snprintf(folder, sizeof folder, "/tmp/hearth-jobs-XXXXXX");
     if (!mkdtemp(folder))
@@ -62,7 +59,6 @@ static int end(void **state)
 {
     char command[128];
 
-    (void)state;
     for (int i = 0; i < PROCESSES; i++) {
         job_store_close(store[i]);
         store[i] = NULL;

@@ -10,7 +10,6 @@ static uint64_t now_ns;
 
 static int begin(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     now_ns = 1000 * NS_PER_S;
     struct identity nobody = {.instance = 0}; /* smaller than all */
@@ -24,7 +23,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     known_addrs_fini(&c);
     return heap.blocks == 0 ? 0 : -1;
 }

@@ -14,7 +14,6 @@ static struct cluster_fixture *const v = &fixture;
 
 static bool all_got(struct cluster_fixture *unused, void *count)
 {
-    (void)unused;
     for (int i = 0; i < v->size; i++)
         if (v->all[i].messages < *(const uint64_t *)count)
             return false;
@@ -23,13 +22,11 @@ static bool all_got(struct cluster_fixture *unused, void *count)
 
 static bool one_got(struct cluster_fixture *unused, void *count)
 {
-    (void)unused;
     return v->all[1].messages >= *(const uint64_t *)count;
 }
 
 static bool lost_one(struct cluster_fixture *unused, void *number)
 {
-    (void)unused;
     return v->all[*(const int *)number].lost > 0;
 }
 
@@ -75,8 +72,6 @@ static bool all_sleep(struct cluster_fixture *unused, void *none)
     struct sock_wait items[PEER_SET_WAITS_MAX];
     bool asleep = true;
 
-    (void)unused;
-    (void)none;
     for (int i = 0; i < 2; i++) {
         uint64_t deadline_ns = NEVER_NS;
         asleep = asleep && peer_set_waits(peer_set_of(i), items, PEER_SET_WAITS_MAX, &deadline_ns) == 2 &&
@@ -111,8 +106,6 @@ TEST(a_seed_may_be_anybody)
 
 static bool is_self(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return peer_set_of(0)->known_addrs.list[0].self;
 }
 
@@ -142,8 +135,6 @@ static bool looked_at(struct cluster_fixture *unused, void *none)
 {
     const struct known_addr *e = &peer_set_of(0)->known_addrs.list[0];
 
-    (void)unused;
-    (void)none;
     return e->contests > 0 && !dial_target_busy(&e->target);
 }
 
@@ -208,8 +199,6 @@ TEST(a_node_that_restarts_is_another_one)
 
 static bool both_lost(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return v->all[0].lost == 1 && v->all[1].lost == 1;
 }
 
@@ -310,7 +299,6 @@ TEST(what_does_not_fit_is_dropped_and_counted)
 
 static bool told_again(struct cluster_fixture *unused, void *name)
 {
-    (void)unused;
     return strcmp(v->all[1].info, name) == 0;
 }
 
@@ -335,14 +323,11 @@ TEST(a_node_may_describe_itself_anew)
 
 static bool probed(struct cluster_fixture *unused, void *count)
 {
-    (void)unused;
     return v->all[0].probes == *(const int *)count && v->all[1].probes == *(const int *)count;
 }
 
 static bool probe_failed(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return v->all[0].probes_failed == 1;
 }
 
@@ -380,8 +365,6 @@ TEST(a_probe_has_a_connection_of_its_own)
 
 static bool first_pair(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return joined(v, 0, 1);
 }
 

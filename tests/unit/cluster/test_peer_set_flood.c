@@ -19,15 +19,11 @@ static struct cluster_fixture *const v = &fixture;
 
 static bool first_pair(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return joined(v, 0, 1);
 }
 
 static bool pair_and_third(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return joined(v, 0, 2) && joined(v, 1, 2);
 }
 
@@ -147,7 +143,6 @@ TEST(a_true_one_has_its_turn_among_those_who_are_others)
 
 static bool passed_some(struct cluster_fixture *unused, void *relay)
 {
-    (void)unused;
     return ((const struct relay *)relay)->passed >= 3;
 }
 
@@ -182,8 +177,6 @@ TEST(what_a_stranger_hears_is_worth_nothing_elsewhere)
 
 static bool other_secret_told(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return tells(0, villager_id(v, 1), "another secret");
 }
 
@@ -207,8 +200,6 @@ TEST(another_secret_is_refused)
 
 static bool revocation_told(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return tells(0, villager_id(v, 1), "revoked") && tells(1, villager_id(v, 0), "revoked");
 }
 
@@ -296,7 +287,6 @@ static bool rogue_out(struct cluster_fixture *unused, void *arg)
     struct rogue *r = arg;
     uint8_t bytes[1024];
 
-    (void)unused;
     for (;;) {
         ssize_t len = secure_stream_recv(r->stream, bytes, sizeof bytes);
         if (len <= 0)
@@ -361,13 +351,11 @@ TEST(a_key_that_is_revoked_before_its_hello_is_refused)
 
 static void spoil_magic(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     bytes[0] ^= 1;
 }
 
 static void spoil_version(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     bytes[2]++;
 }
 
@@ -378,7 +366,6 @@ static void spoil_kind(uint8_t *bytes, size_t *len)
 
 static void spoil_length(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     store_u32(bytes + 4, MESSAGE_HELLO_MAX + 1);
 }
 
@@ -443,15 +430,11 @@ TEST(first_words_must_be_a_good_hello)
 
 static bool zero_joined(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return v->all[0].linked == 1;
 }
 
 static bool zero_lost(struct cluster_fixture *unused, void *none)
 {
-    (void)unused;
-    (void)none;
     return v->all[0].lost == 1;
 }
 

@@ -61,7 +61,6 @@ static void run_out(struct end *ends, int count)
 
 static int tear_down(void **state)
 {
-    (void)state;
     credentials_close(ann);
     credentials_close(bob);
     return heap.blocks == 0 ? 0 : -1;
@@ -69,7 +68,6 @@ static int tear_down(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     ann = secure_stream_person(&heap, 1);
     bob = secure_stream_person(&heap, 2);

@@ -188,7 +188,6 @@ static void begin(const char *second_addr)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int i = 0; i < NODES; i++) {
         probes_close(nodes[i].probes);
         if (nodes[i].peer_set) {
@@ -202,7 +201,6 @@ static int tear_down(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     memset(nodes, 0, sizeof nodes);
     later_ns = longer_ns = 0;

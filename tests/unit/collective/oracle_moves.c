@@ -66,7 +66,6 @@ static void observe(void *arg, int rank, uint64_t lane, const struct move *move)
     uint32_t *known = &c->known[rank * size], at = c->done[rank];
 
     unsigned last_bit = move->bits & -(unsigned)move->bits; /* pieces come in the order of the bits */
-    (void)lane;
     if (move->bits & MOVE_RECV)
         for (int r = 0; r < size; r++) {
             uint32_t told =

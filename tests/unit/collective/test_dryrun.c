@@ -151,7 +151,6 @@ static void count_sends(void *arg, int rank, uint64_t lane, const struct move *m
 {
     int *sends = arg; /* of member 0, until its first target is written */
 
-    (void)lane;
     if (rank == 0 && (move->bits & MOVE_SEND) && *sends >= 0)
         ++*sends;
     if (rank == 0 && (move->bits & MOVE_IDENTITY) && *sends >= 0)

@@ -12,13 +12,11 @@ static struct program_cache cache;
 
 static void no_idle_op(struct list *item)
 {
-    (void)item;
     fail_msg("there is no idle operation");
 }
 
 static int setup(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
     return 0;
@@ -26,7 +24,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     program_cache_fini(&cache);
     assert_int_equal(heap.blocks, 0);
     return 0;

@@ -67,7 +67,6 @@ TEST(test_right_in_any_order)
 static void move_count(void *arg, int rank, uint64_t lane, const struct move *move)
 {
     int(*sent)[SIZE_MAX_TRIED] = arg;
-    (void)lane;
     if (move->bits & MOVE_SEND)
         sent[rank][move->to]++;
 }

@@ -8,7 +8,6 @@ static struct slot_pool pool;
 
 static int setup(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     slot_pool_init(&pool, &heap);
     return 0;
@@ -16,7 +15,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     slot_pool_fini(&pool);
     assert_int_equal(heap.blocks, 0);
     return 0;

@@ -12,14 +12,12 @@
 
 static int open_listener(void **state)
 {
-    (void)state;
     self.credentials = NULL;
     return listening_open();
 }
 
 static int close_listener(void **state)
 {
-    (void)state;
     listener_close(listener);
     return heap.blocks == 0 ? 0 : -1;
 }

@@ -17,7 +17,6 @@ static struct credentials *ann, *bob, *eve; /* ann keeps the listener; eve has a
 
 static int open_listener(void **state)
 {
-    (void)state;
     heap_init(&incoming_heap, 0);
     ann = person(&incoming_heap, 1, 0x11);
     bob = person(&incoming_heap, 1, 0x33);
@@ -31,7 +30,6 @@ static int open_listener(void **state)
 
 static int close_listener(void **state)
 {
-    (void)state;
     listener_close(listener);
     credentials_close(ann);
     credentials_close(bob);

@@ -71,7 +71,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     close_pipe();
     credentials_close(ann);
     credentials_close(bob);

@@ -131,7 +131,6 @@ TEST(every_reason_has_a_name_of_its_own)
 
 static void *other_thread(void *arg)
 {
-    (void)arg;
     if (strcmp(hearth_error_text(), "") != 0)
         return (void *)"a new thread begins with an error";
     error_set(error_last(), HEARTH_CLOSED, 1, "theirs");

@@ -8,7 +8,6 @@ static int count;
 
 static int begin(void **state)
 {
-    (void)state;
     count = 0;
     return 0;
 }

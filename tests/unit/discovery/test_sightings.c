@@ -8,14 +8,12 @@ static struct sightings table;
 
 static int open_table(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     return sightings_init(&table, &heap);
 }
 
 static int close_table(void **state)
 {
-    (void)state;
     sightings_fini(&table);
     return heap.blocks == 0 ? 0 : -1;
 }

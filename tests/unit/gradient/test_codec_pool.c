@@ -13,7 +13,6 @@ static struct codec_pool *pool;
 
 static int open_node(void **state)
 {
-    (void)state;
     if (hearth_node_open_local(NULL, 1, &node) != HEARTH_OK)
         return -1;
     pool = codec_pool_of(node);
@@ -22,7 +21,6 @@ static int open_node(void **state)
 
 static int close_node(void **state)
 {
-    (void)state;
     hearth_node_close(node);
     return 0;
 }

@@ -314,7 +314,6 @@ static int by_thirds(int member)
 
 static int all_one(int member)
 {
-    (void)member;
     return 0;
 }
 

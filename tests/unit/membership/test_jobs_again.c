@@ -14,7 +14,6 @@ static struct view ran; /* of five machines, in instance 66; processes of before
 
 static int open_five(void **state)
 {
-    (void)state;
     jobs_fixture_open(&fixture, 5, 1);
     ran = people(5, 0);
     ran.instance = 66;
@@ -25,7 +24,6 @@ static int open_five(void **state)
 
 static int close_jobs_fixture(void **state)
 {
-    (void)state;
     jobs_fixture_close(&fixture);
     return 0;
 }

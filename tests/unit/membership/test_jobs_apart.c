@@ -13,7 +13,6 @@ static struct control_socket *const desks = fixture.desks;
 
 static int open_many(void **state)
 {
-    (void)state;
     jobs_fixture_open(&fixture, DESKS_MAX, 1);
     jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
     jobs_fixture_run(&fixture, SOON);
@@ -22,7 +21,6 @@ static int open_many(void **state)
 
 static int close_jobs_fixture(void **state)
 {
-    (void)state;
     jobs_fixture_close(&fixture);
     return 0;
 }

@@ -35,21 +35,18 @@ static void open_machine(int leader)
 
 static int open_follower(void **state)
 {
-    (void)state;
     open_machine(0);
     return 0;
 }
 
 static int open_leader(void **state)
 {
-    (void)state;
     open_machine(1);
     return 0;
 }
 
 static int close_machine(void **state)
 {
-    (void)state;
     jobs_close(jobs);
     outbox_fini(&box);
     return heap.blocks == 0 ? 0 : -1;
@@ -308,7 +305,6 @@ static struct jobs_fixture fixture;
 
 static int open_three(void **state)
 {
-    (void)state;
     jobs_fixture_open(&fixture, 3, 1);
     jobs_fixture_view(&fixture, 7, 0, 7, true);
     jobs_fixture_run(&fixture, SOON);
@@ -317,7 +313,6 @@ static int open_three(void **state)
 
 static int close_jobs_fixture(void **state)
 {
-    (void)state;
     jobs_fixture_close(&fixture);
     return 0;
 }

@@ -12,7 +12,6 @@ static struct control_socket *const desks = fixture.desks;
 
 static int open_four(void **state)
 {
-    (void)state;
     jobs_fixture_open(&fixture, 4, 1);
     jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
     jobs_fixture_run(&fixture, SOON);
@@ -21,7 +20,6 @@ static int open_four(void **state)
 
 static int close_jobs_fixture(void **state)
 {
-    (void)state;
     jobs_fixture_close(&fixture);
     return 0;
 }

@@ -63,7 +63,6 @@ static void hear(struct jobs_fixture *o, int control, const struct job_news *new
 {
     int job = 0;
 
-    (void)o;
     while (job < JOBS && strcmp(names[job], news->job) != 0)
         job++;
     struct part *part = job < JOBS ? &parts[control][job] : NULL;

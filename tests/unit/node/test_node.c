@@ -229,7 +229,6 @@ static void give_up(void *arg, int status)
 {
     struct giving_up *g = arg;
     struct error why;
-    (void)status;
     error_set(&why, HEARTH_ABORTED, 0, "given up");
     node_abandon(g->request, &why);
     atomic_fetch_add(&g->given_up, 1);
@@ -238,7 +237,6 @@ static void give_up(void *arg, int status)
 static void is_called(void *arg, int status)
 {
     struct giving_up *g = arg;
-    (void)status;
     atomic_fetch_add(&g->called, 1);
 }
 

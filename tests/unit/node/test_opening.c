@@ -11,7 +11,6 @@ static struct hearth_config config;
 
 static int setup(void **state)
 {
-    (void)state;
     hearth_config_init(&config);
     return 0;
 }

@@ -10,13 +10,11 @@ static struct transport_choices choices;
 
 static int open_choices(void **state)
 {
-    (void)state;
     return transport_choices_init(&choices);
 }
 
 static int close_choices(void **state)
 {
-    (void)state;
     transport_choices_fini(&choices);
     return 0;
 }

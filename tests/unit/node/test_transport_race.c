@@ -56,9 +56,6 @@ static void slow_attend(struct conn *conn)
 
 static void slow_doze(struct conn *conn, bool asleep, bool want_room)
 {
-    (void)conn;
-    (void)asleep;
-    (void)want_room;
 }
 
 static const struct transport slow_transport = {

@@ -20,13 +20,11 @@ static struct bell b;
 
 static int bell_begin(void **state)
 {
-    (void)state;
     return bell_init(&b);
 }
 
 static int bell_end(void **state)
 {
-    (void)state;
     bell_fini(&b);
     return 0;
 }

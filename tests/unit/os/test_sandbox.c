@@ -22,7 +22,6 @@ static char secret[] = "/tmp/hearth-sandbox-XXXXXX";
 
 static int begin(void **state)
 {
-    (void)state;
     snprintf(secret, sizeof secret, "/tmp/hearth-sandbox-XXXXXX");
     int fd = mkstemp(secret);
     return fd >= 0 && write(fd, "secret", 6) == 6 && close(fd) == 0 ? 0 : -1;
@@ -30,7 +29,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     return unlink(secret);
 }
 

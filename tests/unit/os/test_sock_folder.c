@@ -17,7 +17,6 @@ static char inside[64], before_us[256];
 static int folder_begin(void **state)
 {
     const char *was = getenv("XDG_RUNTIME_DIR");
-    (void)state;
     snprintf(before_us, sizeof before_us, "%s", was ? was : "");
     snprintf(base, sizeof base, "/tmp/hearth-names-XXXXXX");
     if (!mkdtemp(base) || setenv("XDG_RUNTIME_DIR", base, 1) != 0)
@@ -29,7 +28,6 @@ static int folder_begin(void **state)
 static int folder_end(void **state)
 {
     char command[128];
-    (void)state;
     if (before_us[0] != '\0')
         setenv("XDG_RUNTIME_DIR", before_us, 1);
     else

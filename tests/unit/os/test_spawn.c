@@ -18,7 +18,6 @@ static struct child child;
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/hearth-spawn-XXXXXX");
     if (!mkdtemp(folder))
         return -1;
@@ -28,7 +27,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(script);
     return rmdir(folder);
 }

@@ -25,7 +25,6 @@ int folder_make(void **state)
 {
     const char *base = getenv("TMPDIR");
 
-    (void)state;
     umask(022);
     snprintf(made, sizeof made, "%s/hearth-test-XXXXXX", base && *base ? base : "/tmp");
     return mkdtemp(made) ? 0 : -1;
@@ -33,15 +32,11 @@ int folder_make(void **state)
 
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
 {
-    (void)about;
-    (void)kind;
-    (void)place;
     return remove(path);
 }
 
 int folder_remove(void **state)
 {
-    (void)state;
     return nftw(made, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 

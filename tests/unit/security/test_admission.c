@@ -10,7 +10,6 @@ static uint64_t now_ns;
 
 static int begin(void **state)
 {
-    (void)state;
     admission_init(&admission, 0);
     now_ns = 1000 * NS_PER_S;
     return 0;

@@ -83,7 +83,6 @@ TEST_WITH(test_listeners, members_set_up, members_tear_down)
 /* A hello without a share for our group is asked to try again, and is the same guest then. */
 static bool count_guest(void *arg, bool weak)
 {
-    (void)weak;
     (*(int *)arg)++;
     return true;
 }

@@ -26,7 +26,6 @@ static struct credentials *ann, *bob;
 
 static int set_up(void **state)
 {
-    (void)state;
     heap_init(&ends_heap, 0);
     ann = ends_node(&(struct node_wish){.secret = 1, .instance = UINT64_C(0x0807060504030201)});
     bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
@@ -35,7 +34,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     rogues_close();
     credentials_close(ann);
     credentials_close(bob);

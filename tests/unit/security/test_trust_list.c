@@ -402,7 +402,6 @@ static int set_as_nobody(void *arg)
 {
     struct trust_list *list = NULL;
 
-    (void)arg;
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
         return 2;
     if (trust_list_open(&heap, folder_path("trust"), &list, &error))

@@ -246,7 +246,6 @@ static bool share_held_up(const struct conn *conn)
 
 static bool share_holds_up(uint64_t token)
 {
-    (void)token;
     return true;
 }
 
@@ -399,7 +398,6 @@ static void on_room(void *arg, struct link *link)
 
 static void on_held_up(void *arg, struct link *link)
 {
-    (void)link;
     struct upper *upper = arg;
     upper->held_up_count++;
 }
@@ -469,7 +467,6 @@ void world_greet(void)
 
 int world_close(void **state)
 {
-    (void)state;
     link_fini(&w->link);
     for (int i = 0; i < w->upper.loan_count; i++)
         loan_end(&w->upper.loans[i]);

@@ -5,7 +5,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     world_open(1);
     fake_hold(&w->fake);
     send_control(FRAME_HELLO, 0, NULL);

@@ -7,7 +7,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     world_open(1);
     return 0;
 }

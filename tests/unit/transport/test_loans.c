@@ -11,7 +11,6 @@ static uint8_t theirs[20 * LARGE]; /* the peer's, that we can see */
 
 static int setup(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof ours; i++)
         ours[i] = (uint8_t)(i / LARGE);
     for (size_t i = 0; i < sizeof theirs; i++)

@@ -9,7 +9,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     world_open(PIPES);
     w->upper.stride = STRIDE;
     return 0;

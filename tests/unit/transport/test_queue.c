@@ -5,7 +5,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     world_open(1);
     world_greet();
     return 0;

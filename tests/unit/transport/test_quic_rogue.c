@@ -86,7 +86,6 @@ static uint8_t traffic_secret[SECRET_BYTES]; /* of who dials */
 
 static int note_secret(gnutls_session_t session, const char *label, const gnutls_datum_t *secret)
 {
-    (void)session;
     if (strcmp(label, "CLIENT_TRAFFIC_SECRET_0") == 0)
         memcpy(traffic_secret, secret->data, SECRET_BYTES);
     return 0;

@@ -19,7 +19,6 @@ static const struct sharing *sharing; /* of all ends */
 
 static int setup(void **state)
 {
-    (void)state;
     pair_open(ends, SHM_RING);
     sharing = ends[0].conn->transport->sharing;
     return 0;
@@ -27,7 +26,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     end_fini(&ends[0]);
     end_fini(&ends[1]);
     return 0;

@@ -20,7 +20,6 @@ static int files; /* open before */
 
 static int setup(void **state)
 {
-    (void)state;
     files = open_files();
     raw_open(&raw, &end);
     return 0;
@@ -38,7 +37,6 @@ static int setup_apart(size_t ring_bytes)
 
 static int teardown(void **state)
 {
-    (void)state;
     end_fini(&end);
     raw_fini(&raw);
     assert_int_equal(open_files(), files);

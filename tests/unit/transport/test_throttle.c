@@ -145,14 +145,12 @@ static void open_throttled(int pipes)
 
 static int setup(void **state)
 {
-    (void)state;
     open_throttled(1);
     return 0;
 }
 
 static int setup_two(void **state)
 {
-    (void)state;
     open_throttled(2);
     return 0;
 }

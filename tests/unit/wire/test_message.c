@@ -17,14 +17,12 @@ static int whole; /* messages that read_all found */
 
 static int begin(void **state)
 {
-    (void)state;
     heap_init(&heap, 0);
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     return heap.blocks == 0 ? 0 : -1;
 }
 
