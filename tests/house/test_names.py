@@ -5,7 +5,8 @@ import functools
 import re
 import unittest
 
-from house import BINARY, SOURCE, public_structs, run
+from house import public_structs, run
+from places import BINARY, SOURCE
 
 COMMAND = BINARY / "hearth"
 PAGES = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", SOURCE / "SECURITY.md", SOURCE / "docs/man/hearth.1",
@@ -93,7 +94,3 @@ class Names(unittest.TestCase):
     def test_functions(self):
         known = words_of_the_tree() | OF_OTHERS | PLACEHOLDERS
         self.exist(named(r"(?<![\w./$-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w./*-])"), lambda name: name in known)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)
