@@ -23,7 +23,7 @@ void death_close(hearth_node *node, struct note *note)
     atomic_store(&note->close_ns, now_ns() - begin);
 }
 
-void scene_strike(struct scene *s, unsigned us_max)
+void trial_strike(struct trial *s, unsigned us_max)
 {
     uint64_t seed = s->death.seed ^ 0xdead;
     struct team *team = &s->team;
@@ -40,7 +40,7 @@ void scene_strike(struct scene *s, unsigned us_max)
 }
 
 /* The frozen one may live on when the others are through: it must see that it is alone. */
-static void thaw(struct scene *s)
+static void thaw(struct trial *s)
 {
     struct team *team = &s->team;
     uint64_t deadline = now_ns() + (uint64_t)(FROZEN_MS_MAX * slow_factor()) * 1000000u;
@@ -51,7 +51,7 @@ static void thaw(struct scene *s)
     team_kill(team, s->death.victim, SIGCONT);
 }
 
-void scene_end(struct scene *s, const struct scene_plan *plan, double worst[2])
+void trial_end(struct trial *s, const struct trial_plan *plan, double worst[2])
 {
     struct team *team = &s->team;
     double limit = (s->death.signal == SIGSTOP ? FROZEN_MS_MAX : CLOSED_MS_MAX) * slow_factor();
@@ -76,7 +76,7 @@ void scene_end(struct scene *s, const struct scene_plan *plan, double worst[2])
     team_free(team);
 }
 
-static void scene_begin(struct scene *s, const struct scene_plan *plan, unsigned long number)
+static void trial_begin(struct trial *s, const struct trial_plan *plan, unsigned long number)
 {
     int size = 2 + (int)(number / 2 % (unsigned long)(plan->size_max - 1));
     s->death.seed = first_seed() + number;
@@ -84,21 +84,21 @@ static void scene_begin(struct scene *s, const struct scene_plan *plan, unsigned
     s->death.victim = (int)draw_below(&seed, (uint64_t)size);
     s->death.shared = draw(&seed) & 1;
     team_start(&s->team, size, plan->transports[number % plan->transport_count], plan->member, &s->death);
-    scene_strike(s, plan->strike_us_max);
+    trial_strike(s, plan->strike_us_max);
 }
 
-void scenes_play(const struct scene_plan *plan, struct death death)
+void scenes_play(const struct trial_plan *plan, struct death death)
 {
     double worst[2] = {0};
     for (unsigned long i = 0; i < plan->count; i += plan->together) {
-        struct scene scenes[TOGETHER_MAX] = {0};
+        struct trial trials[TOGETHER_MAX] = {0};
         watchdog(200 * (unsigned)slow_factor(), plan->what);
         for (unsigned long j = 0; j < plan->together; j++) {
-            scenes[j].death = death;
-            scene_begin(&scenes[j], plan, i + j);
+            trials[j].death = death;
+            trial_begin(&trials[j], plan, i + j);
         }
         for (unsigned long j = 0; j < plan->together; j++)
-            scene_end(&scenes[j], plan, worst);
+            trial_end(&trials[j], plan, worst);
         checks_end();
     }
     print_message("%s: %lu times; slowest error %.1f ms, slowest close %.1f ms\n", plan->what, plan->count,

@@ -18,16 +18,16 @@ struct death {
     bool parent;  /* the victim has a forked child that lives on */
 };
 
-struct scene {
+struct trial {
     struct team team;
     struct death death;
     uint64_t end_ns;
 };
 
-struct scene_plan {
+struct trial_plan {
     const char *what;
     team_fn *member;                        /* its argument is the death */
-    void (*inspect)(const struct scene *s); /* of the notes, after the end; may be NULL */
+    void (*inspect)(const struct trial *s); /* of the notes, after the end; may be NULL */
     const char *const *transports;
     unsigned transport_count;
     int size_max; /* from 2 on */
@@ -41,8 +41,8 @@ void death_expect(const struct death *d);
 void death_close(hearth_node *node, struct note *note);
 
 /* Plays the death `count` times, with seeds, victims, sizes and transports in turn. */
-void scenes_play(const struct scene_plan *plan, struct death death);
+void scenes_play(const struct trial_plan *plan, struct death death);
 /* One of them, whose team has been started. */
-void scene_strike(struct scene *s, unsigned us_max);
+void trial_strike(struct trial *s, unsigned us_max);
 /* The slowest error and the slowest close of all so far go to `worst`, in ms. */
-void scene_end(struct scene *s, const struct scene_plan *plan, double worst[2]);
+void trial_end(struct trial *s, const struct trial_plan *plan, double worst[2]);

@@ -271,7 +271,7 @@ static void member(struct team *team, int rank, void *arg)
 static void play(const char *what, int number, unsigned long count, unsigned long together)
 {
     static const char *const transports[] = {"tcp", "shm"};
-    struct scene_plan plan = {.what = what,
+    struct trial_plan plan = {.what = what,
                               .member = member,
                               .transports = transports,
                               .transport_count = 2,

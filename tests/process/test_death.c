@@ -119,7 +119,7 @@ static bool reason_fits(const struct team *team, const struct death *d, enum hea
                                              : HEARTH_REASON_PEER_LEFT);
 }
 
-static void notes_check(const struct scene *s)
+static void notes_check(const struct trial *s)
 {
     const struct team *team = &s->team;
     const struct death *d = &s->death;
@@ -141,17 +141,17 @@ static void notes_check(const struct scene *s)
 }
 
 /* Where the system does not tell of closed ports, who is killed is found by silence in quic: later than these
- * scenes allow. */
+ * trials allow. */
 #if defined(HEARTH_POSIX)
 #define QUIC_IF_TOLD "tcp"
 #else
 #define QUIC_IF_TOLD "quic"
 #endif
 
-static struct scene_plan plan_of(const char *what, unsigned long usual, unsigned long soak)
+static struct trial_plan plan_of(const char *what, unsigned long usual, unsigned long soak)
 {
     static const char *const transports[] = {"tcp", "shm", QUIC_IF_TOLD, "plain"};
-    return (struct scene_plan){.what = what,
+    return (struct trial_plan){.what = what,
                                .member = member,
                                .inspect = notes_check,
                                .transports = transports,
@@ -164,7 +164,7 @@ static struct scene_plan plan_of(const char *what, unsigned long usual, unsigned
 
 static void play(const char *what, struct death death, unsigned long usual, unsigned long soak)
 {
-    struct scene_plan plan = plan_of(what, usual, soak);
+    struct trial_plan plan = plan_of(what, usual, soak);
     scenes_play(&plan, death);
 }
 
@@ -198,7 +198,7 @@ TEST(test_closed_while_all_rest)
 static void play_frozen(const char *what, bool resting, unsigned long usual, unsigned long soak)
 {
     static const char *const transports[] = {"tcp", "shm", "quic", "plain"};
-    struct scene_plan plan = plan_of(what, usual, soak);
+    struct trial_plan plan = plan_of(what, usual, soak);
     plan.transports = transports;
     plan.together = 4;
     scenes_play(&plan, (struct death){.signal = SIGSTOP, .resting = resting});
@@ -243,14 +243,14 @@ TEST(test_nothing_is_left)
     snprintf(meeting, sizeof meeting, "/tmp/hearth-test-XXXXXX");
     assert_non_null(mkdtemp(meeting));
     watchdog(120 * (unsigned)slow_factor(), "what is left");
-    struct scene s = {.death = {.seed = 1, .signal = SIGKILL}};
+    struct trial s = {.death = {.seed = 1, .signal = SIGKILL}};
     s.death.victim = 0; /* it opened the rendezvous */
     s.death.shared = true;
-    struct scene_plan plan = plan_of("what is left", 1, 1);
+    struct trial_plan plan = plan_of("what is left", 1, 1);
     double worst[2] = {0};
     team_start(&s.team, 3, "shm", member_at_path, &s.death);
-    scene_strike(&s, STRIKE_US_MAX);
-    scene_end(&s, &plan, worst);
+    trial_strike(&s, STRIKE_US_MAX);
+    trial_end(&s, &plan, worst);
     checks_end();
     int left = 1;
     for (int i = 0; i < 500 && left > 0; i++, sleep_ms(10))

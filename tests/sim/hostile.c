@@ -11,17 +11,17 @@ static uint64_t below(struct sim_cluster *t, uint64_t limit)
     return prng_below(&t->prng, limit);
 }
 
-static const struct view *view_of(const struct sim_cluster *t, int house)
+static const struct view *view_of(const struct sim_cluster *t, int node)
 {
-    return consensus_view(t->houses[house].consensus);
+    return consensus_view(t->nodes[node].consensus);
 }
 
-/* A house that is joined to the hostile one, or -1. */
+/* A node that is joined to the hostile one, or -1. */
 static int draw_victim(struct sim_cluster *t)
 {
     int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
-        if (i != t->hostile && t->houses[i].state == HOUSE_LIVES && t->roads[i][t->hostile].linked &&
+        if (i != t->hostile && t->nodes[i].state == SIM_NODE_LIVES && t->roads[i][t->hostile].linked &&
             t->roads[t->hostile][i].linked)
             found[count++] = i;
     return count > 0 ? found[below(t, (uint64_t)count)] : -1;
@@ -31,7 +31,7 @@ static int draw_living(struct sim_cluster *t)
 {
     int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
-        if (t->houses[i].state != HOUSE_EMPTY)
+        if (t->nodes[i].state != SIM_NODE_EMPTY)
             found[count++] = i;
     return found[below(t, (uint64_t)count)];
 }
@@ -73,7 +73,7 @@ static uint64_t draw_instance(struct sim_cluster *t, int to)
 
 static struct peer_info invented(struct sim_cluster *t)
 {
-    struct peer_info f = t->houses[t->hostile].info;
+    struct peer_info f = t->nodes[t->hostile].info;
     f.id.instance = prng_u64(&t->prng) | 1;
     f.id.node.bytes[2] = (uint8_t)below(t, 256);
     f.features = below(t, 2) ? PEER_GUEST : 0;
@@ -83,7 +83,7 @@ static struct peer_info invented(struct sim_cluster *t)
 /* Somebody's view, changed; or one that is proposed, which it says to be decided. */
 static void forge_members(struct sim_cluster *t, int to, enum hostility how, struct view *c)
 {
-    const struct consensus *other = t->houses[draw_living(t)].consensus;
+    const struct consensus *other = t->nodes[draw_living(t)].consensus;
     if (how == HOSTILE_AT_WILL && other->accepted_term != 0 && below(t, 2)) {
         *c = other->accepted;
         return;
@@ -98,11 +98,11 @@ static void forge_members(struct sim_cluster *t, int to, enum hostility how, str
         c->members[below(t, (uint64_t)c->size)] = c->members[c->size - 1], c->size--;
     if (below(t, 3) == 0 && c->size < VIEW_MEMBERS_MAX)
         c->members[c->size++] = invented(t);
-    if (below(t, 2) && view_find(c, &t->houses[t->hostile].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
-        c->members[c->size++] = t->houses[t->hostile].info;
-    if (below(t, 2) && view_find(c, &t->houses[to].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
-        c->members[c->size++] = t->houses[to].info;
-    int self = view_find(c, &t->houses[t->hostile].info.id);
+    if (below(t, 2) && view_find(c, &t->nodes[t->hostile].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
+        c->members[c->size++] = t->nodes[t->hostile].info;
+    if (below(t, 2) && view_find(c, &t->nodes[to].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
+        c->members[c->size++] = t->nodes[to].info;
+    int self = view_find(c, &t->nodes[t->hostile].info.id);
     c->leader = self >= 0 && below(t, 2) ? self : (int)below(t, (uint64_t)c->size);
 }
 
@@ -112,7 +112,7 @@ static void forge_members(struct sim_cluster *t, int to, enum hostility how, str
 static bool at_hand(const struct sim_cluster *t, uint64_t instance, uint64_t epoch)
 {
     for (int i = 0; i < t->size; i++) {
-        if (t->houses[i].state == HOUSE_EMPTY || view_of(t, i)->instance != instance)
+        if (t->nodes[i].state == SIM_NODE_EMPTY || view_of(t, i)->instance != instance)
             continue;
         if (epoch >= view_of(t, i)->epoch && epoch < view_of(t, i)->epoch + 1000)
             return true;
@@ -120,12 +120,12 @@ static bool at_hand(const struct sim_cluster *t, uint64_t instance, uint64_t epo
     return false;
 }
 
-/* The house has no other word about this view than ours, or may lose it. */
+/* The node has no other word about this view than ours, or may lose it. */
 static bool alone_is_believed(const struct sim_cluster *t, int to, const struct view *view)
 {
     const struct view *own = view_of(t, to);
     bool alone[VIEW_MEMBERS_MAX] = {false};
-    int self = view_find(own, &t->houses[t->hostile].info.id);
+    int self = view_find(own, &t->nodes[t->hostile].info.id);
     if (view->instance == own->instance) {
         if (self >= 0)
             alone[self] = true;
@@ -133,7 +133,7 @@ static bool alone_is_believed(const struct sim_cluster *t, int to, const struct 
     }
     for (int i = 0; i < t->size && !t->faults; i++)
         if (i != to && i != t->hostile && t->roads[to][i].linked &&
-            view_find(view, &t->houses[i].info.id) >= 0)
+            view_find(view, &t->nodes[i].info.id) >= 0)
             return false;
     return true;
 }
@@ -142,7 +142,7 @@ static bool alone_is_believed(const struct sim_cluster *t, int to, const struct 
 
 static bool forge_beat(struct sim_cluster *t, int to, enum hostility how, struct writer *w)
 {
-    const struct consensus *other = t->houses[draw_living(t)].consensus;
+    const struct consensus *other = t->nodes[draw_living(t)].consensus;
     const struct view *any = &other->view;
     struct beat b = {.stamp_ns = prng_u64(&t->prng) >> below(t, 64),
                      .echo_ns = below(t, 2) ? t->now_ns - below(t, NS_PER_S) : prng_u64(&t->prng),
@@ -244,7 +244,7 @@ void hostile_act(struct sim_cluster *t, enum hostility how)
 {
     static uint8_t bytes[VIEW_LEN_MAX + 128];
     struct writer w = writer_of(bytes, sizeof bytes);
-    if (t->hostile < 0 || t->houses[t->hostile].state != HOUSE_LIVES)
+    if (t->hostile < 0 || t->nodes[t->hostile].state != SIM_NODE_LIVES)
         return;
     int to = draw_victim(t);
     uint8_t kind = (uint8_t)(MESSAGE_BEAT + below(t, MESSAGE_DISSOLVE - MESSAGE_BEAT + 1));

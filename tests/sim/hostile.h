@@ -14,5 +14,5 @@ enum hostility {
     HOSTILE_AT_WILL /* those, too */
 };
 
-/* One message of the hostile house to one of the others. */
+/* One message of the hostile node to one of the others. */
 void hostile_act(struct sim_cluster *sim, enum hostility how);

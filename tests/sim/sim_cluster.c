@@ -22,7 +22,7 @@ struct sim_cluster_event {
     enum sim_cluster_event_kind kind;
     int to, from;
     uint32_t generation;
-    struct identity who, other;     /* whom it is for, and about: not their successors in the same houses */
+    struct identity who, other;     /* whom it is for, and about: not their successors in the same nodes */
     struct outbox_message *message; /* or NULL */
 };
 
@@ -125,7 +125,7 @@ static struct outbox_message *message_copy(struct sim_cluster *t, const struct o
 void sim_cluster_send(struct sim_cluster *t, int from, int to, uint8_t kind, const void *payload, size_t len)
 {
     struct outbox_message *message = heap_alloc_raw(&t->heap, 1, sizeof *message + len);
-    message->to = t->houses[to].info.id;
+    message->to = t->nodes[to].info.id;
     message->kind = kind;
     message->len = len;
     memcpy(message->payload, payload, len);
@@ -134,10 +134,10 @@ void sim_cluster_send(struct sim_cluster *t, int from, int to, uint8_t kind, con
     post(t, from, to, message);
 }
 
-static int house_of(const struct sim_cluster *t, const struct identity *id)
+static int sim_node_of(const struct sim_cluster *t, const struct identity *id)
 {
     for (int i = 0; i < t->size; i++)
-        if (identity_equal(&t->houses[i].info.id, id))
+        if (identity_equal(&t->nodes[i].info.id, id))
             return i;
     return -1;
 }
@@ -145,8 +145,8 @@ static int house_of(const struct sim_cluster *t, const struct identity *id)
 static void empty_outbox(struct sim_cluster *t, int from)
 {
     struct outbox_message *message;
-    while ((message = outbox_take(&t->houses[from].outbox))) {
-        int to = house_of(t, &message->to);
+    while ((message = outbox_take(&t->nodes[from].outbox))) {
+        int to = sim_node_of(t, &message->to);
         t->messages++;
         facts_message(t, from, message->kind);
         if (to < 0 || !t->roads[from][to].linked || t->roads[from][to].dark || chance(t, t->lose)) {
@@ -161,94 +161,94 @@ static void empty_outbox(struct sim_cluster *t, int from)
 
 /* ---- after everything that an consensus did ---- */
 
-uint64_t sim_cluster_clock(const struct sim_cluster *t, int house)
+uint64_t sim_cluster_clock(const struct sim_cluster *t, int node)
 {
-    return t->now_ns + t->houses[house].ahead_ns;
+    return t->now_ns + t->nodes[node].ahead_ns;
 }
 
-static uint64_t deadline_of(const struct sim_cluster *t, int house)
+static uint64_t deadline_of(const struct sim_cluster *t, int node)
 {
-    uint64_t deadline = consensus_deadline(t->houses[house].consensus);
-    uint64_t other = t->tenant ? t->tenant->deadline(t, house) : NEVER_NS;
+    uint64_t deadline = consensus_deadline(t->nodes[node].consensus);
+    uint64_t other = t->tenant ? t->tenant->deadline(t, node) : NEVER_NS;
     return deadline < other ? deadline : other;
 }
 
-static void schedule(struct sim_cluster *t, int house)
+static void schedule(struct sim_cluster *t, int node)
 {
-    struct house *h = &t->houses[house];
-    uint64_t deadline = deadline_of(t, house);
+    struct sim_node *h = &t->nodes[node];
+    uint64_t deadline = deadline_of(t, node);
     if (deadline == NEVER_NS)
         return;
-    uint64_t at = deadline > sim_cluster_clock(t, house) ? deadline - h->ahead_ns : t->now_ns;
+    uint64_t at = deadline > sim_cluster_clock(t, node) ? deadline - h->ahead_ns : t->now_ns;
     at += prng_below(&t->prng, NS_PER_MS); /* a real loop is never quite in time */
     if (h->tick_ns != 0 && h->tick_ns <= at)
         return;
     h->tick_ns = at;
     event_push(
-        t, (struct sim_cluster_event){.at_ns = at, .kind = SIM_CLUSTER_TICK, .to = house, .who = h->info.id});
+        t, (struct sim_cluster_event){.at_ns = at, .kind = SIM_CLUSTER_TICK, .to = node, .who = h->info.id});
 }
 
-static void trace_events(struct sim_cluster *t, int house)
+static void trace_events(struct sim_cluster *t, int node)
 {
     static const char *const names[] = {"",       "joined", "left",   "leader", "view",
                                         "health", "stuck",  "quorum", "wanted", "trouble"};
     struct hearth_event e;
     while (event_log_next(&t->happened, &t->happened_seen, &e))
-        sim_cluster_trace(t, "%2d  %-10s %s %s %s [epoch %" PRIu64 " term %" PRIu64 "]", house, names[e.kind],
+        sim_cluster_trace(t, "%2d  %-10s %s %s %s [epoch %" PRIu64 " term %" PRIu64 "]", node, names[e.kind],
                           e.name, e.health, e.text, e.epoch, e.term);
 }
 
-static void looked_after(struct sim_cluster *t, int house)
+static void looked_after(struct sim_cluster *t, int node)
 {
     if (t->tenant)
-        t->tenant->look(t, house);
-    empty_outbox(t, house);
-    trace_events(t, house);
-    facts_check(t, house);
-    schedule(t, house);
+        t->tenant->look(t, node);
+    empty_outbox(t, node);
+    trace_events(t, node);
+    facts_check(t, node);
+    schedule(t, node);
     t->steps++;
 }
 
 /* ---- processes ---- */
 
-static void notice(struct sim_cluster *t, int house, int of, enum sim_cluster_event_kind kind,
+static void notice(struct sim_cluster *t, int node, int of, enum sim_cluster_event_kind kind,
                    uint64_t delay_ns)
 {
     event_push(t, (struct sim_cluster_event){.at_ns = t->now_ns + delay_ns,
                                              .kind = kind,
-                                             .to = house,
+                                             .to = node,
                                              .from = of,
-                                             .generation = t->roads[house][of].generation,
-                                             .who = t->houses[house].info.id,
-                                             .other = t->houses[of].info.id});
+                                             .generation = t->roads[node][of].generation,
+                                             .who = t->nodes[node].info.id,
+                                             .other = t->nodes[of].info.id});
 }
 
 /* Connections to a process whose machine went dark end when the machine speaks again. */
-static void forget_predecessor(struct sim_cluster *t, int house)
+static void forget_predecessor(struct sim_cluster *t, int node)
 {
     for (int i = 0; i < t->size; i++) {
-        if (i == house || !t->roads[i][house].linked)
+        if (i == node || !t->roads[i][node].linked)
             continue;
-        notice(t, i, house, SIM_CLUSTER_UNLINKED, prng_below(&t->prng, 100 * NS_PER_MS));
-        t->roads[i][house].linked = false;
+        notice(t, i, node, SIM_CLUSTER_UNLINKED, prng_below(&t->prng, 100 * NS_PER_MS));
+        t->roads[i][node].linked = false;
     }
 }
 
-void sim_cluster_start(struct sim_cluster *t, int house)
+void sim_cluster_start(struct sim_cluster *t, int node)
 {
-    struct house *h = &t->houses[house];
+    struct sim_node *h = &t->nodes[node];
     struct consensus_setup setup = {.heap = &t->heap, .outbox = &h->outbox, .health = t->preset};
     static const char *const presets[] = {"default", "low-latency", "high-latency"};
     if (!setup.health)
         setup.health = health_preset_find(presets[prng_below(&t->prng, 3)]);
-    forget_predecessor(t, house);
+    forget_predecessor(t, node);
     memset(&h->info, 0, sizeof h->info);
-    h->info.id.node.bytes[0] = (uint8_t)(7 * house);
-    h->info.id.node.bytes[1] = (uint8_t)house;
+    h->info.id.node.bytes[0] = (uint8_t)(7 * node);
+    h->info.id.node.bytes[1] = (uint8_t)node;
     h->info.id.instance = prng_u64(&t->prng) | 1;
-    h->info.machine = 1000 + (uint64_t)house;
+    h->info.machine = 1000 + (uint64_t)node;
     h->info.features = !t->tenant && chance(t, t->guests) ? PEER_GUEST : 0;
-    snprintf(h->info.name, sizeof h->info.name, "n%d", house);
+    snprintf(h->info.name, sizeof h->info.name, "n%d", node);
     setup.self = h->info;
     setup.seed = prng_u64(&t->prng);
     outbox_init(&h->outbox, &t->heap);
@@ -260,27 +260,27 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     setup.events = &t->happened;
     if (consensus_open(&setup, &h->consensus) != HEARTH_OK)
         abort();
-    h->state = HOUSE_LIVES;
+    h->state = SIM_NODE_LIVES;
     if (t->tenant)
-        t->tenant->start(t, house);
-    sim_cluster_trace(t, "%2d  START%s", house, h->info.features & PEER_GUEST ? " (guest)" : "");
-    looked_after(t, house);
+        t->tenant->start(t, node);
+    sim_cluster_trace(t, "%2d  START%s", node, h->info.features & PEER_GUEST ? " (guest)" : "");
+    looked_after(t, node);
 }
 
-static void house_clear(struct sim_cluster *t, int house)
+static void sim_node_clear(struct sim_cluster *t, int node)
 {
-    struct house *h = &t->houses[house];
+    struct sim_node *h = &t->nodes[node];
     for (size_t i = 0; i < h->parked_count; i++)
         heap_free(h->parked[i].message);
     free(h->parked);
     h->parked = NULL;
     h->parked_count = h->parked_room = 0;
     if (t->tenant)
-        t->tenant->end(t, house);
+        t->tenant->end(t, node);
     outbox_fini(&h->outbox);
     consensus_close(h->consensus);
     h->consensus = NULL;
-    h->state = HOUSE_EMPTY;
+    h->state = SIM_NODE_EMPTY;
 }
 
 void sim_cluster_unlink(struct sim_cluster *t, int a, int b)
@@ -310,50 +310,50 @@ void sim_cluster_link_all(struct sim_cluster *t, uint64_t span_ns)
 {
     for (int a = 0; a < t->size; a++)
         for (int b = a + 1; b < t->size; b++)
-            if (t->houses[a].state != HOUSE_EMPTY && t->houses[b].state != HOUSE_EMPTY &&
+            if (t->nodes[a].state != SIM_NODE_EMPTY && t->nodes[b].state != SIM_NODE_EMPTY &&
                 !(t->roads[a][b].linked && t->roads[b][a].linked))
                 sim_cluster_link_at(t, a, b, prng_below(&t->prng, span_ns + 1));
 }
 
-void sim_cluster_crash(struct sim_cluster *t, int house, bool power_cut)
+void sim_cluster_crash(struct sim_cluster *t, int node, bool power_cut)
 {
-    sim_cluster_trace(t, "%2d  %s", house, power_cut ? "POWER CUT" : "CRASH");
+    sim_cluster_trace(t, "%2d  %s", node, power_cut ? "POWER CUT" : "CRASH");
     for (int i = 0; i < t->size; i++) {
-        t->roads[house][i].linked = false;
-        if (i != house && !power_cut)
-            sim_cluster_unlink(t, house, i);
+        t->roads[node][i].linked = false;
+        if (i != node && !power_cut)
+            sim_cluster_unlink(t, node, i);
     }
-    house_clear(t, house);
+    sim_node_clear(t, node);
 }
 
-void sim_cluster_leave(struct sim_cluster *t, int house)
+void sim_cluster_leave(struct sim_cluster *t, int node)
 {
-    sim_cluster_trace(t, "%2d  LEAVE", house);
-    consensus_leave(t->houses[house].consensus, sim_cluster_clock(t, house));
-    empty_outbox(t, house);
-    trace_events(t, house);
+    sim_cluster_trace(t, "%2d  LEAVE", node);
+    consensus_leave(t->nodes[node].consensus, sim_cluster_clock(t, node));
+    empty_outbox(t, node);
+    trace_events(t, node);
     for (int i = 0; i < t->size; i++) {
-        t->roads[house][i].linked = false;
-        if (i != house) /* what it said still arrives: the connection ends behind it */
-            notice(t, i, house, SIM_CLUSTER_UNLINKED,
+        t->roads[node][i].linked = false;
+        if (i != node) /* what it said still arrives: the connection ends behind it */
+            notice(t, i, node, SIM_CLUSTER_UNLINKED,
                    t->latency_ns + t->jitter_ns + prng_below(&t->prng, 20 * NS_PER_MS));
     }
-    house_clear(t, house);
+    sim_node_clear(t, node);
 }
 
-void sim_cluster_freeze(struct sim_cluster *t, int house)
+void sim_cluster_freeze(struct sim_cluster *t, int node)
 {
-    sim_cluster_trace(t, "%2d  FREEZE", house);
-    t->houses[house].state = HOUSE_FROZEN;
+    sim_cluster_trace(t, "%2d  FREEZE", node);
+    t->nodes[node].state = SIM_NODE_FROZEN;
 }
 
-void sim_cluster_thaw(struct sim_cluster *t, int house)
+void sim_cluster_thaw(struct sim_cluster *t, int node)
 {
-    struct house *h = &t->houses[house];
-    sim_cluster_trace(t, "%2d  THAW", house);
-    h->state = HOUSE_LIVES;
+    struct sim_node *h = &t->nodes[node];
+    sim_cluster_trace(t, "%2d  THAW", node);
+    h->state = SIM_NODE_LIVES;
     h->tick_ns = 0;
-    schedule(t, house);
+    schedule(t, node);
     for (size_t i = 0; i < h->parked_count; i++) {
         h->parked[i].at_ns = t->now_ns;
         event_push(t, h->parked[i]);
@@ -361,39 +361,39 @@ void sim_cluster_thaw(struct sim_cluster *t, int house)
     h->parked_count = 0;
 }
 
-void sim_cluster_sleep(struct sim_cluster *t, int house, uint64_t ns)
+void sim_cluster_sleep(struct sim_cluster *t, int node, uint64_t ns)
 {
-    struct house *h = &t->houses[house];
-    sim_cluster_trace(t, "%2d  SLEEP %.1f s", house, (double)ns / 1e9);
+    struct sim_node *h = &t->nodes[node];
+    sim_cluster_trace(t, "%2d  SLEEP %.1f s", node, (double)ns / 1e9);
     h->ahead_ns += ns;
     h->tick_ns = 0;
-    if (h->state == HOUSE_LIVES)
-        schedule(t, house);
+    if (h->state == SIM_NODE_LIVES)
+        schedule(t, node);
 }
 
-void sim_cluster_busy(struct sim_cluster *t, int house, bool busy)
+void sim_cluster_busy(struct sim_cluster *t, int node, bool busy)
 {
-    struct house *h = &t->houses[house];
+    struct sim_node *h = &t->nodes[node];
     if (h->busy == busy)
         return;
-    sim_cluster_trace(t, "%2d  %s", house, busy ? "BUSY" : "NOT BUSY");
+    sim_cluster_trace(t, "%2d  %s", node, busy ? "BUSY" : "NOT BUSY");
     h->busy = busy;
     consensus_set_busy(h->consensus, busy);
-    looked_after(t, house);
+    looked_after(t, node);
 }
 
-void sim_cluster_describe(struct sim_cluster *t, int house)
+void sim_cluster_describe(struct sim_cluster *t, int node)
 {
-    struct house *h = &t->houses[house];
-    sim_cluster_trace(t, "%2d  NEW ADDRESS", house);
+    struct sim_node *h = &t->nodes[node];
+    sim_cluster_trace(t, "%2d  NEW ADDRESS", node);
     h->info.addr_count = 1;
     h->info.addrs[0].family = 4;
     h->info.addrs[0].bytes[3]++;
-    consensus_describe(h->consensus, &h->info, sim_cluster_clock(t, house));
-    looked_after(t, house);
+    consensus_describe(h->consensus, &h->info, sim_cluster_clock(t, node));
+    looked_after(t, node);
     for (int i = 0; i < t->size; i++)
-        if (i != house && t->roads[i][house].linked)
-            notice(t, i, house, SIM_CLUSTER_LINKED,
+        if (i != node && t->roads[i][node].linked)
+            notice(t, i, node, SIM_CLUSTER_LINKED,
                    travel_ns(t)); /* said again on the connection that stands */
 }
 
@@ -408,10 +408,10 @@ static void happen_message(struct sim_cluster *t, const struct sim_cluster_event
         return;
     if (e->message->kind != MESSAGE_BEAT)
         sim_cluster_trace(t, "%2d  <- %d %s", e->to, e->from, message_name(e->message->kind));
-    const struct identity *from = &t->houses[e->from].info.id;
+    const struct identity *from = &t->nodes[e->from].info.id;
     bool ours = e->message->kind <= MESSAGE_DISSOLVE;
     int status = ours ? consensus_input(
-                            t->houses[e->to].consensus,
+                            t->nodes[e->to].consensus,
                             &(struct received){from, e->message->kind, e->message->payload, e->message->len},
                             sim_cluster_clock(t, e->to), &what)
                       : t->tenant->message(t, e->to, from, e->message, &what);
@@ -426,23 +426,23 @@ static void happen_message(struct sim_cluster *t, const struct sim_cluster_event
 static void happen_link(struct sim_cluster *t, const struct sim_cluster_event *e)
 {
     struct road *road = &t->roads[e->to][e->from];
-    const struct house *other = &t->houses[e->from];
+    const struct sim_node *other = &t->nodes[e->from];
     bool same = identity_equal(&other->info.id, &e->other);
     if (same && road->generation != e->generation)
         return; /* something else has happened to it since */
-    if (e->kind == SIM_CLUSTER_LINKED && same && other->state != HOUSE_EMPTY) {
+    if (e->kind == SIM_CLUSTER_LINKED && same && other->state != SIM_NODE_EMPTY) {
         road->linked = true;
-        consensus_linked(t->houses[e->to].consensus, &other->info, sim_cluster_clock(t, e->to));
+        consensus_linked(t->nodes[e->to].consensus, &other->info, sim_cluster_clock(t, e->to));
     } else if (e->kind == SIM_CLUSTER_UNLINKED) {
         road->linked = road->linked && !same;
-        consensus_unlinked(t->houses[e->to].consensus, &e->other, PARTING_BROKE, sim_cluster_clock(t, e->to));
+        consensus_unlinked(t->nodes[e->to].consensus, &e->other, PARTING_BROKE, sim_cluster_clock(t, e->to));
     }
     looked_after(t, e->to);
 }
 
 static void happen_tick(struct sim_cluster *t, const struct sim_cluster_event *e)
 {
-    struct house *h = &t->houses[e->to];
+    struct sim_node *h = &t->nodes[e->to];
     if (h->tick_ns != e->at_ns)
         return; /* an earlier one took its place */
     h->tick_ns = 0;
@@ -455,7 +455,7 @@ static void happen_tick(struct sim_cluster *t, const struct sim_cluster_event *e
 }
 
 /* It waits in the socket. */
-static void park(struct house *h, const struct sim_cluster_event *e)
+static void park(struct sim_node *h, const struct sim_cluster_event *e)
 {
     if (h->parked_count == h->parked_room) {
         h->parked_room = h->parked_room > 0 ? 2 * h->parked_room : 64;
@@ -466,13 +466,13 @@ static void park(struct house *h, const struct sim_cluster_event *e)
 
 static void happen(struct sim_cluster *t, struct sim_cluster_event *e)
 {
-    struct house *h = &t->houses[e->to];
-    bool there = h->state != HOUSE_EMPTY && identity_equal(&h->info.id, &e->who);
-    if (there && h->state == HOUSE_FROZEN && e->kind != SIM_CLUSTER_TICK) {
+    struct sim_node *h = &t->nodes[e->to];
+    bool there = h->state != SIM_NODE_EMPTY && identity_equal(&h->info.id, &e->who);
+    if (there && h->state == SIM_NODE_FROZEN && e->kind != SIM_CLUSTER_TICK) {
         park(h, e);
         return;
     }
-    if (there && h->state == HOUSE_LIVES) {
+    if (there && h->state == SIM_NODE_LIVES) {
         if (e->kind == SIM_CLUSTER_MESSAGE)
             happen_message(t, e);
         else if (e->kind == SIM_CLUSTER_TICK)
@@ -519,8 +519,8 @@ void sim_cluster_close(struct sim_cluster *t)
         heap_free(e.message);
     }
     for (int i = 0; i < t->size; i++)
-        if (t->houses[i].state != HOUSE_EMPTY)
-            house_clear(t, i);
+        if (t->nodes[i].state != SIM_NODE_EMPTY)
+            sim_node_clear(t, i);
     free(t->events);
     facts_free(t);
     if (t->heap.blocks != 0)

@@ -11,15 +11,15 @@
 
 #define SIM_CLUSTER_MAX 50
 
-enum house_state { HOUSE_EMPTY, HOUSE_LIVES, HOUSE_FROZEN };
+enum sim_node_state { SIM_NODE_EMPTY, SIM_NODE_LIVES, SIM_NODE_FROZEN };
 
 struct sim_cluster;
 struct sim_cluster_event;
 struct sim_cluster_fact;
 
 /* A node: one process after the other lives in it. */
-struct house {
-    enum house_state state;
+struct sim_node {
+    enum sim_node_state state;
     struct consensus *consensus;
     struct outbox outbox;
     struct peer_info info;
@@ -31,14 +31,14 @@ struct house {
     size_t parked_count, parked_room;
 };
 
-/* What else lives in each house, beside its consensus: a machine that uses the same outbox. */
+/* What else lives in each node, beside its consensus: a machine that uses the same outbox. */
 struct sim_cluster_tenant {
-    void (*start)(struct sim_cluster *sim, int house); /* a new process */
-    void (*end)(struct sim_cluster *sim, int house);   /* it has crashed, or left */
-    void (*look)(struct sim_cluster *sim, int house);  /* something may have happened, or be due */
-    int (*message)(struct sim_cluster *sim, int house, const struct identity *from,
+    void (*start)(struct sim_cluster *sim, int node); /* a new process */
+    void (*end)(struct sim_cluster *sim, int node);   /* it has crashed, or left */
+    void (*look)(struct sim_cluster *sim, int node);  /* something may have happened, or be due */
+    int (*message)(struct sim_cluster *sim, int node, const struct identity *from,
                    const struct outbox_message *message, const char **what);
-    uint64_t (*deadline)(const struct sim_cluster *sim, int house);
+    uint64_t (*deadline)(const struct sim_cluster *sim, int node);
 };
 
 struct road {
@@ -53,11 +53,11 @@ struct sim_cluster {
     struct prng prng;
     uint64_t seed, now_ns, order;
     int size;
-    struct house houses[SIM_CLUSTER_MAX];
+    struct sim_node nodes[SIM_CLUSTER_MAX];
     struct road roads[SIM_CLUSTER_MAX][SIM_CLUSTER_MAX];
     const struct sim_cluster_tenant *tenant; /* NULL: none; set before sim_cluster_start */
     const struct health_preset *preset;      /* NULL: each process has another one */
-    int hostile;                             /* the house of a member that lies, -1: none */
+    int hostile;                             /* the node of a member that lies, -1: none */
     bool faults;                             /* not only lies */
     bool lied;                               /* about its votes: two views of one epoch may be */
 
@@ -92,15 +92,15 @@ void sim_cluster_trace(struct sim_cluster *sim, const char *format, ...)
 /* Runs until the time. False: something does not hold (cluster->failure). */
 bool sim_cluster_run(struct sim_cluster *sim, uint64_t until_ns);
 
-void sim_cluster_start(struct sim_cluster *sim, int house); /* a new process in it; not joined to anybody */
-void sim_cluster_crash(struct sim_cluster *sim, int house, bool power_cut); /* power cut: nobody is told */
-void sim_cluster_leave(struct sim_cluster *sim, int house);
-void sim_cluster_freeze(struct sim_cluster *sim, int house);
-void sim_cluster_thaw(struct sim_cluster *sim, int house);
-void sim_cluster_sleep(struct sim_cluster *sim, int house, uint64_t ns); /* its clock jumps ahead */
-uint64_t sim_cluster_clock(const struct sim_cluster *sim, int house);    /* as it has it */
-void sim_cluster_busy(struct sim_cluster *sim, int house, bool busy);
-void sim_cluster_describe(struct sim_cluster *sim, int house); /* another address */
+void sim_cluster_start(struct sim_cluster *sim, int node); /* a new process in it; not joined to anybody */
+void sim_cluster_crash(struct sim_cluster *sim, int node, bool power_cut); /* power cut: nobody is told */
+void sim_cluster_leave(struct sim_cluster *sim, int node);
+void sim_cluster_freeze(struct sim_cluster *sim, int node);
+void sim_cluster_thaw(struct sim_cluster *sim, int node);
+void sim_cluster_sleep(struct sim_cluster *sim, int node, uint64_t ns); /* its clock jumps ahead */
+uint64_t sim_cluster_clock(const struct sim_cluster *sim, int node);    /* as it has it */
+void sim_cluster_busy(struct sim_cluster *sim, int node, bool busy);
+void sim_cluster_describe(struct sim_cluster *sim, int node); /* another address */
 /* A message that nobody's consensus wrote. */
 void sim_cluster_send(struct sim_cluster *sim, int from, int to, uint8_t kind, const void *payload,
                       size_t len);
@@ -117,5 +117,5 @@ void sim_cluster_describe_all(struct sim_cluster *sim); /* into the trace */
 /* Nobody who lives is of a quorum. */
 bool sim_cluster_stuck(const struct sim_cluster *sim);
 int sim_cluster_living(const struct sim_cluster *sim);
-bool sim_cluster_votes(const struct sim_cluster *sim, int house); /* the process in it is no guest */
-int sim_cluster_leader(const struct sim_cluster *sim); /* house of the leader that all agree on, -1: none */
+bool sim_cluster_votes(const struct sim_cluster *sim, int node); /* the process in it is no guest */
+int sim_cluster_leader(const struct sim_cluster *sim); /* node of the leader that all agree on, -1: none */

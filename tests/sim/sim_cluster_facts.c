@@ -13,7 +13,7 @@
 struct sim_cluster_fact {
     uint64_t key[3];
     struct hash128 value;
-    int house; /* who said it first */
+    int node; /* who said it first */
 };
 
 enum { FACT_NONE, FACT_VIEW, FACT_LEADER, FACT_EPOCH };
@@ -65,63 +65,63 @@ static struct sim_cluster_fact *fact(struct sim_cluster *t, uint64_t kind, uint6
     return f;
 }
 
-static void one_way_only(struct sim_cluster *t, int house, uint64_t kind, const uint64_t at[2],
+static void one_way_only(struct sim_cluster *t, int node, uint64_t kind, const uint64_t at[2],
                          struct hash128 value)
 {
     bool fresh;
     struct sim_cluster_fact *f = fact(t, kind, at[0], at[1], &fresh);
     if (fresh) {
         f->value = value;
-        f->house = house;
+        f->node = node;
     } else if (f->value.low != value.low || f->value.high != value.high) {
-        facts_fail(t, "nodes %d and %d have different %s %" PRIu64 " of instance %" PRIx64, f->house, house,
+        facts_fail(t, "nodes %d and %d have different %s %" PRIu64 " of instance %" PRIx64, f->node, node,
                    kind == FACT_VIEW ? "views for epoch" : "leaders for term", at[1], at[0]);
     }
 }
 
 /* Also when it returns to an instance that it had left; but guests have promised nothing there. */
-static void only_rising(struct sim_cluster *t, int house, const struct view *c)
+static void only_rising(struct sim_cluster *t, int node, const struct view *c)
 {
     bool fresh;
-    if (!sim_cluster_votes(t, house))
+    if (!sim_cluster_votes(t, node))
         return;
-    struct sim_cluster_fact *f = fact(t, FACT_EPOCH, c->instance, t->houses[house].info.id.instance, &fresh);
+    struct sim_cluster_fact *f = fact(t, FACT_EPOCH, c->instance, t->nodes[node].info.id.instance, &fresh);
     if (!fresh && c->epoch <= f->value.low)
-        facts_fail(t, "node %d went from epoch %" PRIu64 " to %" PRIu64 " of instance %" PRIx64, house,
+        facts_fail(t, "node %d went from epoch %" PRIu64 " to %" PRIu64 " of instance %" PRIx64, node,
                    f->value.low, c->epoch, c->instance);
     f->value.low = c->epoch;
 }
 
-void facts_check(struct sim_cluster *t, int house)
+void facts_check(struct sim_cluster *t, int node)
 {
     static uint8_t bytes[VIEW_LEN_MAX];
-    struct house *h = &t->houses[house];
+    struct sim_node *h = &t->nodes[node];
     const struct view *c = consensus_view(h->consensus);
-    if (house == t->hostile || (c->instance == h->instance && c->epoch == h->epoch))
+    if (node == t->hostile || (c->instance == h->instance && c->epoch == h->epoch))
         return;
     h->instance = c->instance;
     h->epoch = c->epoch;
     struct writer w = writer_of(bytes, sizeof bytes);
     view_put(&w, c);
-    only_rising(t, house, c);
+    only_rising(t, node, c);
     if (!t->lied) {
-        one_way_only(t, house, FACT_VIEW, (uint64_t[]){c->instance, c->epoch},
+        one_way_only(t, node, FACT_VIEW, (uint64_t[]){c->instance, c->epoch},
                      hash128(bytes, (size_t)(w.at - bytes)));
-        one_way_only(t, house, FACT_LEADER, (uint64_t[]){c->instance, c->term},
+        one_way_only(t, node, FACT_LEADER, (uint64_t[]){c->instance, c->term},
                      hash128(&c->members[c->leader].id, sizeof(struct identity)));
     }
     if (view_find(c, &h->info.id) < 0)
-        facts_fail(t, "node %d adopted a view without itself", house);
+        facts_fail(t, "node %d adopted a view without itself", node);
     if (c->size > 1 && !view_votes(c, c->leader))
-        facts_fail(t, "node %d adopted a view that a guest leads", house);
+        facts_fail(t, "node %d adopted a view that a guest leads", node);
 }
 
-void facts_message(struct sim_cluster *t, int house, uint8_t kind)
+void facts_message(struct sim_cluster *t, int node, uint8_t kind)
 {
     bool election =
         kind == MESSAGE_CALL || kind == MESSAGE_VOTE || kind == MESSAGE_PROPOSE || kind == MESSAGE_ACCEPT;
-    if (election && !sim_cluster_votes(t, house))
-        facts_fail(t, "node %d, a guest, sent a message of kind %d", house, kind);
+    if (election && !sim_cluster_votes(t, node))
+        facts_fail(t, "node %d, a guest, sent a message of kind %d", node, kind);
 }
 
 void facts_free(struct sim_cluster *t)
@@ -136,7 +136,7 @@ int sim_cluster_living(const struct sim_cluster *t)
 {
     int count = 0;
     for (int i = 0; i < t->size; i++)
-        count += t->houses[i].state != HOUSE_EMPTY;
+        count += t->nodes[i].state != SIM_NODE_EMPTY;
     return count;
 }
 
@@ -160,17 +160,17 @@ static bool same_peer(const struct peer_info *a, const struct peer_info *b)
     return len == (size_t)(w[1].at - bytes[1]) && memcmp(bytes[0], bytes[1], len) == 0;
 }
 
-bool sim_cluster_votes(const struct sim_cluster *t, int house)
+bool sim_cluster_votes(const struct sim_cluster *t, int node)
 {
-    return (t->houses[house].info.features & PEER_GUEST) == 0;
+    return (t->nodes[node].info.features & PEER_GUEST) == 0;
 }
 
 /* Guests alone wait for a machine that stays. */
 static bool guests_wait(const struct sim_cluster *t, char *why, size_t size)
 {
     for (int i = 0; i < t->size; i++) {
-        const struct house *h = &t->houses[i];
-        if (h->state != HOUSE_EMPTY && consensus_state(h->consensus) != CONSENSUS_STRANDED)
+        const struct sim_node *h = &t->nodes[i];
+        if (h->state != SIM_NODE_EMPTY && consensus_state(h->consensus) != CONSENSUS_STRANDED)
             return says(why, size, "node %d is %s among guests", i,
                         consensus_state_name(consensus_state(h->consensus)));
     }
@@ -182,12 +182,12 @@ bool sim_cluster_agrees(const struct sim_cluster *t, char *why, size_t size)
     const struct view *first = NULL;
     int living = sim_cluster_living(t), leaders = 0, voters = 0;
     for (int i = 0; i < t->size; i++)
-        voters += t->houses[i].state != HOUSE_EMPTY && sim_cluster_votes(t, i);
+        voters += t->nodes[i].state != SIM_NODE_EMPTY && sim_cluster_votes(t, i);
     if (voters == 0)
         return guests_wait(t, why, size);
     for (int i = 0; i < t->size; i++) {
-        const struct house *h = &t->houses[i];
-        if (h->state == HOUSE_EMPTY)
+        const struct sim_node *h = &t->nodes[i];
+        if (h->state == SIM_NODE_EMPTY)
             continue;
         const struct view *c = consensus_view(h->consensus);
         first = first ? first : c;
@@ -212,8 +212,8 @@ bool sim_cluster_agrees(const struct sim_cluster *t, char *why, size_t size)
 bool sim_cluster_stuck(const struct sim_cluster *t)
 {
     for (int i = 0; i < t->size; i++)
-        if (t->houses[i].state != HOUSE_EMPTY &&
-            consensus_state(t->houses[i].consensus) != CONSENSUS_STRANDED)
+        if (t->nodes[i].state != SIM_NODE_EMPTY &&
+            consensus_state(t->nodes[i].consensus) != CONSENSUS_STRANDED)
             return false;
     return true;
 }
@@ -221,7 +221,7 @@ bool sim_cluster_stuck(const struct sim_cluster *t)
 int sim_cluster_leader(const struct sim_cluster *t)
 {
     for (int i = 0; i < t->size; i++)
-        if (t->houses[i].state == HOUSE_LIVES && consensus_leads(t->houses[i].consensus))
+        if (t->nodes[i].state == SIM_NODE_LIVES && consensus_leads(t->nodes[i].consensus))
             return i;
     return -1;
 }
@@ -229,8 +229,8 @@ int sim_cluster_leader(const struct sim_cluster *t)
 void sim_cluster_describe_all(struct sim_cluster *t)
 {
     for (int i = 0; i < t->size; i++) {
-        const struct house *h = &t->houses[i];
-        if (h->state == HOUSE_EMPTY)
+        const struct sim_node *h = &t->nodes[i];
+        if (h->state == SIM_NODE_EMPTY)
             continue;
         const struct view *c = consensus_view(h->consensus);
         sim_cluster_trace(

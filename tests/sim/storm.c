@@ -49,12 +49,12 @@ static void draw_weather(struct sim_cluster *t)
     t->mix = below(t, 2) ? (uint32_t)below(t, 300) : 0;
 }
 
-/* A house in this state, or -1. */
-static int pick(struct sim_cluster *t, enum house_state state)
+/* A node in this state, or -1. */
+static int pick(struct sim_cluster *t, enum sim_node_state state)
 {
     int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
-        if (t->houses[i].state == state)
+        if (t->nodes[i].state == state)
             found[count++] = i;
     return count > 0 ? found[below(t, (uint64_t)count)] : -1;
 }
@@ -89,7 +89,8 @@ static void heal(struct sim_cluster *t)
 
 static void break_road(struct sim_cluster *t, int a, int b)
 {
-    if (a < 0 || b < 0 || a == b || t->houses[a].state == HOUSE_EMPTY || t->houses[b].state == HOUSE_EMPTY)
+    if (a < 0 || b < 0 || a == b || t->nodes[a].state == SIM_NODE_EMPTY ||
+        t->nodes[b].state == SIM_NODE_EMPTY)
         return;
     bool stands = t->roads[a][b].linked && t->roads[b][a].linked;
     sim_cluster_trace(t, "    road %d-%d %s", a, b, stands ? "BREAKS" : "STANDS");
@@ -102,26 +103,26 @@ static void break_road(struct sim_cluster *t, int a, int b)
 
 static void restart(struct sim_cluster *t)
 {
-    int house = pick(t, HOUSE_EMPTY);
-    if (house < 0)
+    int node = pick(t, SIM_NODE_EMPTY);
+    if (node < 0)
         return;
-    sim_cluster_start(t, house);
+    sim_cluster_start(t, node);
     for (int i = 0; i < t->size; i++)
-        if (i != house && t->houses[i].state != HOUSE_EMPTY && !t->roads[i][house].dark)
-            sim_cluster_link_at(t, house, i, below(t, 300 * NS_PER_MS));
+        if (i != node && t->nodes[i].state != SIM_NODE_EMPTY && !t->roads[i][node].dark)
+            sim_cluster_link_at(t, node, i, below(t, 300 * NS_PER_MS));
 }
 
 /* A vote that is handed over may make the hostile one a quorum by itself. */
-static bool hostile_inherits(const struct sim_cluster *t, int house)
+static bool hostile_inherits(const struct sim_cluster *t, int node)
 {
-    if (t->hostile < 0 || t->lied || house == t->hostile)
+    if (t->hostile < 0 || t->lied || node == t->hostile)
         return false;
-    return view_find(consensus_view(t->houses[house].consensus), &t->houses[t->hostile].info.id) >= 0;
+    return view_find(consensus_view(t->nodes[node].consensus), &t->nodes[t->hostile].info.id) >= 0;
 }
 
 static void fault(struct sim_cluster *t)
 {
-    int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = sim_cluster_leader(t);
+    int lives = pick(t, SIM_NODE_LIVES), frozen = pick(t, SIM_NODE_FROZEN), leader = sim_cluster_leader(t);
     int victim = leader >= 0 && below(t, 3) == 0 ? leader : lives; /* leaders have it harder */
     uint64_t kind = below(t, 13);
     if (kind <= 3 && (victim < 0 || 2 * sim_cluster_living(t) < t->size))
@@ -155,9 +156,9 @@ static void end_of_faults(struct sim_cluster *t)
     sim_cluster_trace(t, "    THE STORM IS OVER");
     t->lose = t->twice = t->mix = 0;
     for (int i = 0; i < t->size; i++) {
-        if (t->houses[i].state == HOUSE_FROZEN)
+        if (t->nodes[i].state == SIM_NODE_FROZEN)
             sim_cluster_thaw(t, i);
-        if (t->houses[i].state == HOUSE_LIVES)
+        if (t->nodes[i].state == SIM_NODE_LIVES)
             sim_cluster_busy(t, i, false);
     }
     heal(t);
@@ -168,8 +169,8 @@ static int left_behind(const struct sim_cluster *t)
 {
     int leader = sim_cluster_leader(t);
     for (int i = 0; i < t->size && leader >= 0; i++)
-        if (t->houses[i].state != HOUSE_EMPTY && consensus_view(t->houses[i].consensus)->instance !=
-                                                     consensus_view(t->houses[leader].consensus)->instance)
+        if (t->nodes[i].state != SIM_NODE_EMPTY && consensus_view(t->nodes[i].consensus)->instance !=
+                                                       consensus_view(t->nodes[leader].consensus)->instance)
             return i;
     return -1;
 }
@@ -180,13 +181,13 @@ static bool person_needed(struct sim_cluster *t)
 {
     if (!sim_cluster_stuck(t) && !t->lied)
         return false;
-    int house = sim_cluster_stuck(t) ? pick(t, HOUSE_LIVES) : left_behind(t);
-    if (house < 0)
+    int node = sim_cluster_stuck(t) ? pick(t, SIM_NODE_LIVES) : left_behind(t);
+    if (node < 0)
         return false;
-    sim_cluster_trace(t, "    a person starts %d anew", house);
-    sim_cluster_crash(t, house, false);
+    sim_cluster_trace(t, "    a person starts %d anew", node);
+    sim_cluster_crash(t, node, false);
     t->guests = 0;
-    sim_cluster_start(t, house);
+    sim_cluster_start(t, node);
     sim_cluster_link_all(t, 100 * NS_PER_MS);
     return true;
 }
@@ -266,7 +267,7 @@ static bool lies(struct sim_cluster *t, enum hostility hostile, uint64_t pause)
 
 static void put_out(struct sim_cluster *t)
 {
-    if (t->hostile >= 0 && t->houses[t->hostile].state != HOUSE_EMPTY)
+    if (t->hostile >= 0 && t->nodes[t->hostile].state != SIM_NODE_EMPTY)
         sim_cluster_crash(t, t->hostile, below(t, 2));
 }
 

@@ -8,7 +8,7 @@
 #include "support/suite.h"
 
 enum { CALLS_MAX = 4, ROUNDS = 5 };
-struct scene {
+struct trial {
     struct sim sim;
     struct prng prng;
     struct reduce calls[CALLS_MAX];
@@ -20,23 +20,23 @@ struct scene {
     bool struck;
 };
 
-static struct scene scene;
+static struct trial trial;
 
 static int say_scene(void **state)
 {
-    printf("the last fault: %s, rank %d of %d, call %d\n", fault_name(scene.fault), scene.rank,
-           scene.sim.size, scene.call);
+    printf("the last fault: %s, rank %d of %d, call %d\n", fault_name(trial.fault), trial.rank,
+           trial.sim.size, trial.call);
     return say_seed(state);
 }
 
-static uint64_t below(struct scene *s, uint64_t limit)
+static uint64_t below(struct trial *s, uint64_t limit)
 {
     return prng_below(&s->prng, limit);
 }
 
 /* ---- setting up ---- */
 
-static void compressors_open(struct scene *s)
+static void compressors_open(struct trial *s)
 {
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
@@ -47,7 +47,7 @@ static void compressors_open(struct scene *s)
     }
 }
 
-static void scene_open(struct scene *s, uint64_t seed)
+static void trial_open(struct trial *s, uint64_t seed)
 {
     memset(s, 0, sizeof *s);
     prng_init(&s->prng, seed);
@@ -75,7 +75,7 @@ static void scene_open(struct scene *s, uint64_t seed)
 
 /* ---- faults ---- */
 
-static void fault_draw(struct scene *s)
+static void fault_draw(struct trial *s)
 {
     s->fault = (enum fault)below(s, FAULTS);
     if (s->fault == FAULT_STALL && s->compressors[0])
@@ -88,12 +88,12 @@ static void fault_draw(struct scene *s)
 }
 
 /* A call may end well for some and not for others: a member was gone, or the time over, between two votes. */
-static bool splits(const struct scene *s)
+static bool splits(const struct trial *s)
 {
     return fault_loses(s->fault) || s->fault == FAULT_STALL;
 }
 
-static void requests_drop(struct scene *s, int rank)
+static void requests_drop(struct trial *s, int rank)
 {
     for (int i = 0; i < s->count; i++) { /* they go with the node */
         s->calls[i].member[rank].request = NULL;
@@ -102,7 +102,7 @@ static void requests_drop(struct scene *s, int rank)
     s->next[rank] = s->count;
 }
 
-static void strike(struct scene *s)
+static void strike(struct trial *s)
 {
     struct reduce_member *m = &s->calls[s->call].member[s->rank];
     s->struck = true;
@@ -116,14 +116,14 @@ static void strike(struct scene *s)
 
 /* ---- a round ---- */
 
-static bool will_post(const struct scene *s, int rank, bool late)
+static bool will_post(const struct trial *s, int rank, bool late)
 {
     if (s->next[rank] == s->count)
         return false;
     return late || s->fault != FAULT_LATE || rank != s->rank || s->next[rank] < s->call;
 }
 
-static bool collect(struct scene *s)
+static bool collect(struct trial *s)
 {
     bool all = true;
     for (int i = 0; i < s->count; i++)
@@ -131,7 +131,7 @@ static bool collect(struct scene *s)
     return all;
 }
 
-static void post(struct scene *s, int rank)
+static void post(struct trial *s, int rank)
 {
     int call = s->next[rank]++;
     struct hearth_tuning *tuning = &s->sim.nodes[rank]->tuning;
@@ -143,7 +143,7 @@ static void post(struct scene *s, int rank)
 }
 
 /* Members call in their own time, in the same order. */
-static void play(struct scene *s, bool late, uint64_t until_ns)
+static void play(struct trial *s, bool late, uint64_t until_ns)
 {
     for (bool more = true; more;) {
         int rank = (int)below(s, (uint64_t)s->sim.size);
@@ -160,7 +160,7 @@ static void play(struct scene *s, bool late, uint64_t until_ns)
     }
 }
 
-static void run_to_end(struct scene *s, bool late)
+static void run_to_end(struct trial *s, bool late)
 {
     uint64_t until_ns = s->sim.now_ns + 200 * NS_PER_S;
     play(s, late, until_ns);
@@ -170,7 +170,7 @@ static void run_to_end(struct scene *s, bool late)
     (void)collect(s); /* what the last step has ended */
 }
 
-static void round_check(struct scene *s)
+static void round_check(struct trial *s)
 {
     for (int i = 0; i < s->count; i++) {
         int well = reduce_check(&s->calls[i], !splits(s) || (s->fault == FAULT_STALL && i != s->call));
@@ -185,7 +185,7 @@ static void round_check(struct scene *s)
     }
 }
 
-static void round_run(struct scene *s)
+static void round_run(struct trial *s)
 {
     memset(s->next, 0, sizeof s->next);
     for (int i = 0; i < s->count; i++)
@@ -196,10 +196,10 @@ static void round_run(struct scene *s)
     round_check(s);
 }
 
-static uint64_t scene_run(uint64_t seed)
+static uint64_t trial_run(uint64_t seed)
 {
-    struct scene *s = &scene;
-    scene_open(s, seed);
+    struct trial *s = &trial;
+    trial_open(s, seed);
     uint64_t hash = 0;
     int calm = (int)below(s, 2);
     bool lost = false;
@@ -225,5 +225,5 @@ static uint64_t scene_run(uint64_t seed)
 
 TEST_WITH(all_or_nothing_same_bits_and_no_mass_lost, NULL, say_scene)
 {
-    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, scene_run);
+    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, trial_run);
 }

@@ -118,13 +118,13 @@ TEST(a_road_that_stays_broken_disturbs_nobody_else)
         until_agreed(t, NS_PER_S);
         bool at_leader = seed % 2;
         int leader = sim_cluster_leader(t), a = at_leader ? leader : (leader + 1) % 5, b = (leader + 2) % 5;
-        uint64_t epoch = t->houses[leader].epoch;
+        uint64_t epoch = t->nodes[leader].epoch;
         sim_cluster_unlink(t, a, b);
         assert_true(sim_cluster_run(t, t->now_ns + 30 * NS_PER_S));
         for (int i = 0; i < 5; i++) {
-            const struct view *c = consensus_view(t->houses[i].consensus);
+            const struct view *c = consensus_view(t->nodes[i].consensus);
             bool out = at_leader && i == b;
-            assert_int_equal(consensus_state(t->houses[i].consensus), CONSENSUS_MEMBER);
+            assert_int_equal(consensus_state(t->nodes[i].consensus), CONSENSUS_MEMBER);
             assert_int_equal(c->size, out ? 1 : at_leader ? 4 : 5);
             assert_true(out || c->epoch == epoch + at_leader); /* one change, not one after the other */
         }

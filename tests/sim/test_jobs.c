@@ -8,7 +8,7 @@
 #include "support/suite.h"
 #include "support/watchdog.h"
 
-#define HOUSES   5
+#define NODES    5
 #define LEAST    2 /* members of the job */
 #define JOB      "work"
 #define SEEDS    60
@@ -25,38 +25,38 @@ static struct worker {
     struct view ran;
     uint64_t instance, epoch; /* that the jobs machine was told */
     bool leads, quorum;
-} workers[HOUSES];
+} workers[NODES];
 
 static bool begun;     /* all have been in it: from now on everybody has heard of it */
 static bool forgetful; /* disks remember nothing: to see that the check is worth something */
 
 /* ---- what a node does: cluster/paths.c ---- */
 
-static void start(struct sim_cluster *t, int house)
+static void start(struct sim_cluster *t, int node)
 {
-    struct worker *w = &workers[house];
+    struct worker *w = &workers[node];
     struct jobs_setup setup = {
         .heap = &t->heap,
-        .outbox = &t->houses[house].outbox,
-        .self = t->houses[house].info.id,
-        .seed = t->houses[house].info.id.instance,
+        .outbox = &t->nodes[node].outbox,
+        .self = t->nodes[node].info.id,
+        .seed = t->nodes[node].info.id.instance,
         .now_ns = t->now_ns,
     };
     *w = (struct worker){.remembers = w->remembers && !forgetful, .ran = w->ran};
     assert_ok(jobs_open(&setup, &w->jobs));
 }
 
-static void end(struct sim_cluster *t, int house)
+static void end(struct sim_cluster *t, int node)
 {
-    jobs_close(workers[house].jobs);
-    workers[house].jobs = NULL;
-    workers[house].group.id = 0;
+    jobs_close(workers[node].jobs);
+    workers[node].jobs = NULL;
+    workers[node].group.id = 0;
 }
 
-static void tell_view(struct sim_cluster *t, int house, uint64_t now_ns)
+static void tell_view(struct sim_cluster *t, int node, uint64_t now_ns)
 {
-    struct worker *w = &workers[house];
-    const struct consensus *a = t->houses[house].consensus;
+    struct worker *w = &workers[node];
+    const struct consensus *a = t->nodes[node].consensus;
     const struct view *view = consensus_view(a);
     bool leads = consensus_leads(a), quorum = consensus_state(a) == CONSENSUS_MEMBER;
     bool other = view->instance != w->instance || view->epoch != w->epoch;
@@ -83,10 +83,10 @@ static void tell_view(struct sim_cluster *t, int house, uint64_t now_ns)
 static bool whole(const struct sim_cluster *t, const struct group_spec *f)
 {
     for (int r = 0; r < f->size; r++) {
-        int house = f->members[r].node.bytes[1];
-        const struct worker *w = &workers[house];
+        int node = f->members[r].node.bytes[1];
+        const struct worker *w = &workers[node];
         if (!w->jobs || w->group.id != f->id || w->over ||
-            !identity_equal(&t->houses[house].info.id, &f->members[r]))
+            !identity_equal(&t->nodes[node].info.id, &f->members[r]))
             return false;
     }
     return true;
@@ -102,28 +102,28 @@ static bool steps(const struct sim_cluster *t, const struct group_spec *f)
     return all;
 }
 
-static void check_once(struct sim_cluster *t, int house)
+static void check_once(struct sim_cluster *t, int node)
 {
-    const struct group_spec *mine = &workers[house].group;
+    const struct group_spec *mine = &workers[node].group;
 
-    for (int i = 0; begun && steps(t, mine) && i < HOUSES; i++)
+    for (int i = 0; begun && steps(t, mine) && i < NODES; i++)
         if (workers[i].jobs && workers[i].group.id != 0 && workers[i].group.id != mine->id &&
             steps(t, &workers[i].group))
-            facts_fail(t, "the job runs twice: with %d and with %d", house, i);
+            facts_fail(t, "the job runs twice: with %d and with %d", node, i);
 }
 
 /* ---- what the program does ---- */
 
-static void hear(struct sim_cluster *t, int house)
+static void hear(struct sim_cluster *t, int node)
 {
-    struct worker *w = &workers[house];
+    struct worker *w = &workers[node];
     struct job_news news;
 
     while (jobs_news(w->jobs, &news)) {
         if (news.kind == JOB_FORMED) {
             w->group = *news.spec;
             w->over = w->joined = false;
-            sim_cluster_trace(t, "%2d  FORMED %llx, rank %d of %d", house, (unsigned long long)news.id,
+            sim_cluster_trace(t, "%2d  FORMED %llx, rank %d of %d", node, (unsigned long long)news.id,
                               w->group.rank, w->group.size);
         } else if (news.kind == JOB_ENDED && news.id == w->group.id) {
             w->over = true;
@@ -133,9 +133,9 @@ static void hear(struct sim_cluster *t, int house)
     }
 }
 
-static void act(struct sim_cluster *t, int house, uint64_t now_ns)
+static void act(struct sim_cluster *t, int node, uint64_t now_ns)
 {
-    struct worker *w = &workers[house];
+    struct worker *w = &workers[node];
     struct job_request request = {.job = JOB, .min = LEAST, .place_len = 1};
     char why[JOB_TEXT_MAX];
     struct error error;
@@ -153,45 +153,45 @@ static void act(struct sim_cluster *t, int house, uint64_t now_ns)
 }
 
 /* Whoever is joined with all remembers it, and then makes steps. */
-static void join(struct sim_cluster *t, int house)
+static void join(struct sim_cluster *t, int node)
 {
-    struct worker *w = &workers[house];
+    struct worker *w = &workers[node];
 
     if (w->group.id == 0 || w->joined || !whole(t, &w->group))
         return;
     w->joined = w->remembers = true;
-    w->ran = *consensus_view(t->houses[house].consensus);
+    w->ran = *consensus_view(t->nodes[node].consensus);
     job_record_mark(&w->ran, w->group.members, w->group.size);
-    check_once(t, house);
+    check_once(t, node);
 }
 
-static void look(struct sim_cluster *t, int house)
+static void look(struct sim_cluster *t, int node)
 {
-    struct worker *w = &workers[house];
-    uint64_t now_ns = sim_cluster_clock(t, house);
+    struct worker *w = &workers[node];
+    uint64_t now_ns = sim_cluster_clock(t, node);
 
-    tell_view(t, house, now_ns);
-    hear(t, house);
-    join(t, house);
-    act(t, house, now_ns);
+    tell_view(t, node, now_ns);
+    hear(t, node);
+    join(t, node);
+    act(t, node, now_ns);
     if (now_ns >= jobs_deadline(w->jobs))
         jobs_tick(w->jobs, now_ns);
-    consensus_set_begun(t->houses[house].consensus, jobs_running(w->jobs));
-    consensus_set_busy(t->houses[house].consensus, jobs_busy(w->jobs, now_ns));
-    hear(t, house);
+    consensus_set_begun(t->nodes[node].consensus, jobs_running(w->jobs));
+    consensus_set_busy(t->nodes[node].consensus, jobs_busy(w->jobs, now_ns));
+    hear(t, node);
 }
 
-static int message(struct sim_cluster *t, int house, const struct identity *from,
+static int message(struct sim_cluster *t, int node, const struct identity *from,
                    const struct outbox_message *message, const char **what)
 {
-    return jobs_input(workers[house].jobs,
+    return jobs_input(workers[node].jobs,
                       &(struct received){from, message->kind, message->payload, message->len},
-                      sim_cluster_clock(t, house), what);
+                      sim_cluster_clock(t, node), what);
 }
 
-static uint64_t deadline(const struct sim_cluster *t, int house)
+static uint64_t deadline(const struct sim_cluster *t, int node)
 {
-    return jobs_deadline(workers[house].jobs);
+    return jobs_deadline(workers[node].jobs);
 }
 
 static const struct sim_cluster_tenant tenant = {start, end, look, message, deadline};
@@ -205,15 +205,15 @@ static void close_sim_cluster(struct sim_cluster *t)
 }
 
 /* These, and only these, are in one group that runs. */
-static bool together(const struct sim_cluster *t, unsigned houses)
+static bool together(const struct sim_cluster *t, unsigned nodes)
 {
     const struct group_spec *first = NULL;
 
-    for (int i = 0; i < HOUSES; i++) {
+    for (int i = 0; i < NODES; i++) {
         const struct group_spec *f = &workers[i].group;
-        if (!(houses >> i & 1))
+        if (!(nodes >> i & 1))
             continue;
-        if (!workers[i].jobs || f->id == 0 || !steps(t, f) || f->size != __builtin_popcount(houses))
+        if (!workers[i].jobs || f->id == 0 || !steps(t, f) || f->size != __builtin_popcount(nodes))
             return false;
         first = first ? first : f;
         if (f->id != first->id)
@@ -228,13 +228,13 @@ static void run(struct sim_cluster *t, uint64_t ns)
         fail_msg("seed %d, at %.3f s: %s", (int)t->seed, (double)t->now_ns / 1e9, t->failure);
 }
 
-static void until_together(struct sim_cluster *t, unsigned houses, const char *when)
+static void until_together(struct sim_cluster *t, unsigned nodes, const char *when)
 {
     uint64_t until_ns = t->now_ns + CALM_NS;
     char why[JOB_TEXT_MAX] = "";
 
-    while (!together(t, houses)) {
-        int first = __builtin_ctz(houses);
+    while (!together(t, nodes)) {
+        int first = __builtin_ctz(nodes);
         if (t->now_ns > until_ns) {
             jobs_why_not(workers[first].jobs, JOB, why, sizeof why);
             fail_msg("seed %d: %s they are not together: %s", (int)t->seed, when, why);
@@ -251,13 +251,13 @@ static struct sim_cluster *open_sim_cluster(uint64_t seed)
     memset(workers, 0, sizeof workers);
     FILE *trace = getenv("HEARTH_TEST_TRACE") ? stdout : NULL;
     sim_cluster_open(t, &(struct sim_cluster_setup){.seed = seed, .trace = trace});
-    t->size = HOUSES;
+    t->size = NODES;
     t->tenant = &tenant;
-    for (int i = 0; i < HOUSES; i++)
+    for (int i = 0; i < NODES; i++)
         sim_cluster_start(t, i);
     sim_cluster_link_all(t, 200 * NS_PER_MS);
     begun = false;
-    until_together(t, (1u << HOUSES) - 1, "at the beginning");
+    until_together(t, (1u << NODES) - 1, "at the beginning");
     begun = true;
     return t;
 }
@@ -272,8 +272,8 @@ static void cut(struct sim_cluster *t, unsigned side)
     bool told = drawn(t, 2);
 
     sim_cluster_trace(t, "    CUT %x%s", side, told ? "" : " in silence");
-    for (int a = 0; a < HOUSES; a++)
-        for (int b = a + 1; b < HOUSES; b++) {
+    for (int a = 0; a < NODES; a++)
+        for (int b = a + 1; b < NODES; b++) {
             if ((side >> a & 1) == (side >> b & 1))
                 continue;
             if (told)
@@ -284,9 +284,9 @@ static void cut(struct sim_cluster *t, unsigned side)
 
 static void link_reachable(struct sim_cluster *t)
 {
-    for (int a = 0; a < HOUSES; a++)
-        for (int b = a + 1; b < HOUSES; b++)
-            if (t->houses[a].state != HOUSE_EMPTY && t->houses[b].state != HOUSE_EMPTY &&
+    for (int a = 0; a < NODES; a++)
+        for (int b = a + 1; b < NODES; b++)
+            if (t->nodes[a].state != SIM_NODE_EMPTY && t->nodes[b].state != SIM_NODE_EMPTY &&
                 !t->roads[a][b].dark && !(t->roads[a][b].linked && t->roads[b][a].linked))
                 sim_cluster_link_at(t, a, b, prng_below(&t->prng, 300 * NS_PER_MS));
 }
@@ -294,27 +294,27 @@ static void link_reachable(struct sim_cluster *t)
 static void heal(struct sim_cluster *t)
 {
     sim_cluster_trace(t, "    HEAL");
-    for (int a = 0; a < HOUSES; a++)
-        for (int b = 0; b < HOUSES; b++)
+    for (int a = 0; a < NODES; a++)
+        for (int b = 0; b < NODES; b++)
             t->roads[a][b].dark = false;
 }
 
 static void fault(struct sim_cluster *t)
 {
-    int house = drawn(t, HOUSES), kind = drawn(t, 10);
+    int node = drawn(t, NODES), kind = drawn(t, 10);
 
-    if (kind < 4 && t->houses[house].state == HOUSE_LIVES)
-        sim_cluster_crash(t, house, drawn(t, 3) == 0);
-    else if (kind < 7 && t->houses[house].state == HOUSE_EMPTY)
-        sim_cluster_start(t, house);
+    if (kind < 4 && t->nodes[node].state == SIM_NODE_LIVES)
+        sim_cluster_crash(t, node, drawn(t, 3) == 0);
+    else if (kind < 7 && t->nodes[node].state == SIM_NODE_EMPTY)
+        sim_cluster_start(t, node);
     else if (kind == 7)
-        cut(t, 1 + (unsigned)drawn(t, (1 << HOUSES) - 2));
+        cut(t, 1 + (unsigned)drawn(t, (1 << NODES) - 2));
     else if (kind == 8)
         heal(t);
-    else if (kind == 9 && t->houses[house].state == HOUSE_LIVES)
-        sim_cluster_freeze(t, house);
-    if (drawn(t, 4) == 0 && t->houses[house].state == HOUSE_FROZEN)
-        sim_cluster_thaw(t, house);
+    else if (kind == 9 && t->nodes[node].state == SIM_NODE_LIVES)
+        sim_cluster_freeze(t, node);
+    if (drawn(t, 4) == 0 && t->nodes[node].state == SIM_NODE_FROZEN)
+        sim_cluster_thaw(t, node);
     link_reachable(t);
 }
 
@@ -330,13 +330,13 @@ static void storm(uint64_t seed)
         run(t, prng_below(&t->prng, 4 * NS_PER_S));
     }
     heal(t);
-    for (int i = 0; i < HOUSES; i++) {
-        if (t->houses[i].state == HOUSE_FROZEN)
+    for (int i = 0; i < NODES; i++) {
+        if (t->nodes[i].state == SIM_NODE_FROZEN)
             sim_cluster_thaw(t, i);
-        if (t->houses[i].state == HOUSE_EMPTY)
+        if (t->nodes[i].state == SIM_NODE_EMPTY)
             sim_cluster_start(t, i);
     }
-    until_together(t, (1u << HOUSES) - 1, "after the storm");
+    until_together(t, (1u << NODES) - 1, "after the storm");
     close_sim_cluster(t);
 }
 
@@ -386,20 +386,20 @@ TEST(after_a_power_cut_more_than_half_begin)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct sim_cluster *t = open_sim_cluster(seed);
-        for (int i = 0; i < HOUSES; i++)
+        for (int i = 0; i < NODES; i++)
             sim_cluster_crash(t, i, true);
         for (int i = 0; i < 2; i++) /* too few: the others may have gone on */
-            sim_cluster_start(t, (int)((seed + (uint64_t)i) % HOUSES));
+            sim_cluster_start(t, (int)((seed + (uint64_t)i) % NODES));
         for (int i = 0; i < 100; i++) {
             run(t, 100 * NS_PER_MS);
             link_reachable(t);
         }
-        for (int i = 0; i < HOUSES; i++)
+        for (int i = 0; i < NODES; i++)
             assert_int_equal(workers[i].group.id, 0);
-        sim_cluster_start(t, (int)((seed + 2) % HOUSES));
+        sim_cluster_start(t, (int)((seed + 2) % NODES));
         unsigned back = 0;
         for (int i = 0; i < 3; i++)
-            back |= 1u << (seed + (uint64_t)i) % HOUSES;
+            back |= 1u << (seed + (uint64_t)i) % NODES;
         until_together(t, back, "after the power cut");
         close_sim_cluster(t);
     }

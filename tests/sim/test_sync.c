@@ -34,7 +34,7 @@ struct trainer {
     bool gone, ended; /* it is not there any more; its group is not */
 };
 
-struct scene {
+struct trial {
     struct sim sim;
     struct prng prng;
     bool formed;
@@ -48,23 +48,23 @@ struct scene {
     int step;
 };
 
-static struct scene scene;
+static struct trial trial;
 
 static int say_scene(void **state)
 {
-    printf("%s, the last fault: %s, rank %d of %d, tensor %d\n", scene.formed ? " formed " : " launched ",
-           fault_name(scene.fault), scene.rank, scene.sim.size, scene.tensor);
+    printf("%s, the last fault: %s, rank %d of %d, tensor %d\n", trial.formed ? " formed " : " launched ",
+           fault_name(trial.fault), trial.rank, trial.sim.size, trial.tensor);
     return say_seed(state);
 }
 
-static uint64_t below(struct scene *s, uint64_t limit)
+static uint64_t below(struct trial *s, uint64_t limit)
 {
     return prng_below(&s->prng, limit);
 }
 
 /* ---- setting up ---- */
 
-static void gradients_draw(struct scene *s)
+static void gradients_draw(struct trial *s)
 {
     static const char *const codecs[] = {"none",       "none",        "fp16", "int8",
                                          "onebit",     "topk:0.1",    "bf16", "topk:0.1,chunk=64",
@@ -81,7 +81,7 @@ static void gradients_draw(struct scene *s)
     }
 }
 
-static void member_open(struct scene *s, int rank)
+static void member_open(struct trial *s, int rank)
 {
     struct trainer *m = &s->trainers[rank];
     struct hearth_compressor_config config;
@@ -104,7 +104,7 @@ static void member_open(struct scene *s, int rank)
     }
 }
 
-static void scene_open(struct scene *s, uint64_t seed)
+static void trial_open(struct trial *s, uint64_t seed)
 {
     memset(s, 0, sizeof *s);
     prng_init(&s->prng, seed);
@@ -152,7 +152,7 @@ static hearth_request *compressed_of(const struct trainer *m, int tensor)
     return b && b->request && b->request->cancel ? b->request : NULL;
 }
 
-static void residuals_read(const struct scene *s, struct trainer *m, double into[][COUNT_MAX])
+static void residuals_read(const struct trial *s, struct trainer *m, double into[][COUNT_MAX])
 {
     for (int i = 0; i < s->count; i++) {
         const struct gradient *g = &s->gradients[i];
@@ -167,7 +167,7 @@ static void residuals_read(const struct scene *s, struct trainer *m, double into
 
 /* ---- faults ---- */
 
-static bool all_compressed(const struct scene *s)
+static bool all_compressed(const struct trial *s)
 {
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->gradients[i].codec, "none") == 0 || strncmp(s->gradients[i].codec, "powersgd", 8) == 0)
@@ -177,7 +177,7 @@ static bool all_compressed(const struct scene *s)
 
 /* An ordinary operation may end well for some members only when others give up in it. In the first step that
  * is the comparison, which is not repeated by who has it; later a launched group has no vote to find out. */
-static void fault_draw(struct scene *s)
+static void fault_draw(struct trial *s)
 {
     s->fault = (enum fault)below(s, FAULTS);
     if (s->fault == FAULT_REFUSE) /* a sync asks nobody */
@@ -191,7 +191,7 @@ static void fault_draw(struct scene *s)
     s->struck = s->fault == FAULT_NONE || s->fault == FAULT_LATE;
 }
 
-static void strike(struct scene *s)
+static void strike(struct trial *s)
 {
     struct trainer *m = &s->trainers[s->rank];
     hearth_request *request = compressed_of(m, s->tensor);
@@ -213,7 +213,7 @@ static size_t gradient_len(const struct gradient *g)
 }
 
 /* In a launched group what has been reduced stays so when another bucket has failed. */
-static void check_untouched(const struct scene *s, int rank)
+static void check_untouched(const struct trial *s, int rank)
 {
     const struct trainer *m = &s->trainers[rank];
     for (int i = 0; i < s->count; i++) {
@@ -230,7 +230,7 @@ static void check_untouched(const struct scene *s, int rank)
     }
 }
 
-static void tensor_check(const struct scene *s, int tensor)
+static void tensor_check(const struct trial *s, int tensor)
 {
     const struct gradient *g = &s->gradients[tensor];
     struct mass_side sides[SIM_MAX];
@@ -250,7 +250,7 @@ static void tensor_check(const struct scene *s, int tensor)
 }
 
 /* Where one has committed a step nobody has aborted it: who does not know has it prepared. */
-static void check_whole(const struct scene *s)
+static void check_whole(const struct trial *s)
 {
     int committed = -1;
     for (int r = 0; r < s->sim.size; r++)
@@ -263,7 +263,7 @@ static void check_whole(const struct scene *s)
 
 /* ---- a step ---- */
 
-static void order_draw(struct scene *s, struct trainer *m)
+static void order_draw(struct trial *s, struct trainer *m)
 {
     m->next = 0;
     for (int i = 0; i < s->count; i++) {
@@ -273,7 +273,7 @@ static void order_draw(struct scene *s, struct trainer *m)
     }
 }
 
-static void step_begin(struct scene *s)
+static void step_begin(struct trial *s)
 {
     for (int r = 0; r < s->sim.size; r++) {
         struct trainer *m = &s->trainers[r];
@@ -289,7 +289,7 @@ static void step_begin(struct scene *s)
 }
 
 /* One that is late begins when all others have given up once. */
-static bool may_begin(const struct scene *s, int rank)
+static bool may_begin(const struct trial *s, int rank)
 {
     bool others = true;
     for (int r = 0; r < s->sim.size; r++)
@@ -302,7 +302,7 @@ static bool is_done(const struct trainer *m)
     return m->gone || m->ended || m->status == HEARTH_OK;
 }
 
-static void wait_now(struct scene *s, int rank)
+static void wait_now(struct trial *s, int rank)
 {
     struct trainer *m = &s->trainers[rank];
     m->status = hearth_sync_wait(m->sync, NULL);
@@ -322,7 +322,7 @@ static void wait_now(struct scene *s, int rank)
 }
 
 /* Something that this member does next. */
-static void act(struct scene *s, int rank)
+static void act(struct trial *s, int rank)
 {
     struct trainer *m = &s->trainers[rank];
     if (is_done(m) || s->sim.frozen_until[rank] > s->sim.now_ns || !may_begin(s, rank))
@@ -333,7 +333,7 @@ static void act(struct scene *s, int rank)
         wait_now(s, rank);
 }
 
-static bool step_done(const struct scene *s)
+static bool step_done(const struct trial *s)
 {
     for (int r = 0; r < s->sim.size; r++)
         if (!is_done(&s->trainers[r]))
@@ -343,7 +343,7 @@ static bool step_done(const struct scene *s)
 
 /* Members begin a step at about the same time: while one has tensors that are not ready only what comes soon
  * is waited for, or that one, if it is frozen. */
-static uint64_t soon(const struct scene *s, uint64_t end_ns)
+static uint64_t soon(const struct trial *s, uint64_t end_ns)
 {
     uint64_t until_ns = s->sim.now_ns + 20 * NS_PER_MS;
     bool busy = false;
@@ -357,7 +357,7 @@ static uint64_t soon(const struct scene *s, uint64_t end_ns)
     return busy ? until_ns : end_ns;
 }
 
-static void step_run(struct scene *s)
+static void step_run(struct trial *s)
 {
     step_begin(s);
     uint64_t end_ns = s->sim.now_ns + 300 * NS_PER_S;
@@ -378,10 +378,10 @@ static void step_run(struct scene *s)
         tensor_check(s, i);
 }
 
-static uint64_t scene_run(uint64_t seed)
+static uint64_t trial_run(uint64_t seed)
 {
-    struct scene *s = &scene;
-    scene_open(s, seed);
+    struct trial *s = &trial;
+    trial_open(s, seed);
     uint64_t hash = 0;
     for (s->step = 0; s->step < STEPS && !s->lost; s->step++) {
         s->fault = FAULT_NONE;
@@ -402,5 +402,5 @@ static uint64_t scene_run(uint64_t seed)
 
 TEST_WITH(steps_are_whole_and_lose_nothing, NULL, say_scene)
 {
-    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, scene_run);
+    run_seeds(getenv("HEARTH_TEST_SOAK") ? 10000 : 1000, 16, trial_run);
 }

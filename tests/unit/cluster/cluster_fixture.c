@@ -27,7 +27,7 @@ static struct trust_list *list_against(struct heap *heap, const struct node_id *
     return list;
 }
 
-struct credentials *villager_person(struct cluster_fixture *v, const struct person_setup *person)
+struct credentials *fixture_credentials(struct cluster_fixture *v, const struct person_setup *person)
 {
     struct credentials_setup setup = {.heap = &v->heap, .instance = person->instance};
     struct credentials *credentials = NULL;
@@ -46,9 +46,9 @@ struct credentials *villager_person(struct cluster_fixture *v, const struct pers
     return credentials;
 }
 
-void villager_start(struct cluster_fixture *v, int number, struct credentials *credentials)
+void fixture_node_start(struct cluster_fixture *v, int number, struct credentials *credentials)
 {
-    struct villager *one = &v->all[number];
+    struct fixture_node *one = &v->all[number];
     struct peer_set_setup setup = {
         .heap = &v->heap,
         .connect_timeout_ns = 5 * NS_PER_S,
@@ -58,10 +58,10 @@ void villager_start(struct cluster_fixture *v, int number, struct credentials *c
     struct error error;
 
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = prng_u64(&v->prng) | 1};
-    one->credentials = credentials ? credentials : villager_person(v, &person);
+    one->credentials = credentials ? credentials : fixture_credentials(v, &person);
     setup.credentials = one->credentials;
     assert_int_equal(sock_addr_parse(v->listen, 0, &setup.listen), HEARTH_OK);
-    snprintf(setup.self.name, sizeof setup.self.name, "villager-%d", number);
+    snprintf(setup.self.name, sizeof setup.self.name, "node-%d", number);
     snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     setup.self.cores = 1;
     setup.self.addr_count = sock_addr_to_net(&setup.listen, &setup.self.addrs[0]);
@@ -69,14 +69,14 @@ void villager_start(struct cluster_fixture *v, int number, struct credentials *c
         fail_msg("%s", error.text);
 }
 
-void villager_stop(struct cluster_fixture *v, int number)
+void fixture_node_stop(struct cluster_fixture *v, int number)
 {
-    struct villager *one = &v->all[number];
+    struct fixture_node *one = &v->all[number];
 
     secure_stream_close(one->stream);
     peer_set_close(one->peer_set);
     credentials_close(one->credentials);
-    *one = (struct villager){.peer_set = NULL};
+    *one = (struct fixture_node){.peer_set = NULL};
     for (int i = 0; i < v->size; i++)
         v->all[i].joined[number] = 0;
 }
@@ -89,31 +89,31 @@ void fixture_open(struct cluster_fixture *v, int size, uint64_t seed)
     v->listen = "127.0.0.1:0";
     v->size = size;
     for (int i = 0; i < size; i++)
-        villager_start(v, i, NULL);
+        fixture_node_start(v, i, NULL);
 }
 
 void fixture_close(struct cluster_fixture *v)
 {
     for (int i = 0; i < v->size; i++)
-        villager_stop(v, i);
+        fixture_node_stop(v, i);
     assert_int_equal(v->heap.blocks, 0);
 }
 
-const struct identity *villager_id(const struct cluster_fixture *v, int number)
+const struct identity *fixture_node_id(const struct cluster_fixture *v, int number)
 {
     return credentials_self(v->all[number].credentials);
 }
 
-struct sock_addr villager_addr(const struct cluster_fixture *v, int number)
+struct sock_addr fixture_node_addr(const struct cluster_fixture *v, int number)
 {
     return peer_set_addr(v->all[number].peer_set);
 }
 
-void villager_meet(struct cluster_fixture *v, int who, int other)
+void fixture_node_meet(struct cluster_fixture *v, int who, int other)
 {
-    struct sock_addr addr = villager_addr(v, other);
+    struct sock_addr addr = fixture_node_addr(v, other);
 
-    peer_set_known_addr(v->all[who].peer_set, &addr, villager_id(v, other), false, clock_real());
+    peer_set_known_addr(v->all[who].peer_set, &addr, fixture_node_id(v, other), false, clock_real());
 }
 
 /* ---- news ---- */
@@ -121,7 +121,7 @@ void villager_meet(struct cluster_fixture *v, int who, int other)
 static int number_of(const struct cluster_fixture *v, const struct identity *id)
 {
     for (int i = 0; i < v->size; i++)
-        if (v->all[i].peer_set && identity_equal(villager_id(v, i), id))
+        if (v->all[i].peer_set && identity_equal(fixture_node_id(v, i), id))
             return i;
     return -1;
 }
@@ -151,7 +151,7 @@ static bool message_good(const uint8_t *payload, size_t len)
     return memcmp(payload, expected, len) == 0;
 }
 
-static void hear(struct cluster_fixture *v, struct villager *one, const struct peer_news *news)
+static void hear(struct cluster_fixture *v, struct fixture_node *one, const struct peer_news *news)
 {
     int number = number_of(v, &news->info.id);
 
@@ -194,7 +194,7 @@ static void hear(struct cluster_fixture *v, struct villager *one, const struct p
 
 static void wait_all(const struct cluster_fixture *v)
 {
-    static struct sock_wait items[VILLAGERS_MAX * PEER_SET_WAITS_MAX];
+    static struct sock_wait items[FIXTURE_NODES_MAX * PEER_SET_WAITS_MAX];
     uint64_t deadline_ns = clock_real() + (v->relay ? 1 : 20) * NS_PER_MS;
     size_t count = 0;
 
@@ -204,9 +204,9 @@ static void wait_all(const struct cluster_fixture *v)
     (void)sock_wait(items, count, deadline_ns);
 }
 
-void villager_move(struct cluster_fixture *v, int number)
+void fixture_node_move(struct cluster_fixture *v, int number)
 {
-    struct villager *one = &v->all[number];
+    struct fixture_node *one = &v->all[number];
     struct peer_news news;
 
     if (!one->peer_set)
@@ -220,7 +220,7 @@ void fixture_step(struct cluster_fixture *v)
 {
     wait_all(v);
     for (int i = 0; i < v->size; i++) /* sometimes one is slow, sometimes another */
-        villager_move(v, (int)prng_below(&v->prng, (uint64_t)v->size));
+        fixture_node_move(v, (int)prng_below(&v->prng, (uint64_t)v->size));
     if (v->relay)
         relay_step(v->relay, &v->prng);
 }

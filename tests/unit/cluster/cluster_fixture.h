@@ -6,15 +6,15 @@
 #include "core/prng.h"
 #include "relay.h"
 
-#define VILLAGERS_MAX  12
-#define FIXTURE_SECRET 7
+#define FIXTURE_NODES_MAX 12
+#define FIXTURE_SECRET    7
 
-struct villager {
+struct fixture_node {
     struct heap *heap;
     struct credentials *credentials;
-    struct peer_set *peer_set; /* NULL: it does not run */
-    int linked, again, lost;   /* news */
-    int joined[VILLAGERS_MAX]; /* by number: LINKED less LOST */
+    struct peer_set *peer_set;     /* NULL: it does not run */
+    int linked, again, lost;       /* news */
+    int joined[FIXTURE_NODES_MAX]; /* by number: LINKED less LOST */
     int probes, probes_failed;
     struct secure_stream *stream; /* of the last PEER_PROBE */
     bool secure_stream_dialled;
@@ -31,7 +31,7 @@ struct cluster_fixture {
     const char *listen;  /* for those who start from now on */
     struct prng prng;    /* the order in which they are driven */
     int size;
-    struct villager all[VILLAGERS_MAX];
+    struct fixture_node all[FIXTURE_NODES_MAX];
 };
 
 /* So many nodes that know nobody. */
@@ -44,16 +44,16 @@ struct person_setup {
     const char *key;               /* file; NULL: a new one, in memory */
     const struct node_id *revoked; /* it lets in everybody but this one; may be NULL */
 };
-struct credentials *villager_person(struct cluster_fixture *v, const struct person_setup *setup);
+struct credentials *fixture_credentials(struct cluster_fixture *v, const struct person_setup *setup);
 /* A process of this number begins, with `credentials` or (NULL) a new key. */
-void villager_start(struct cluster_fixture *v, int number, struct credentials *credentials);
-void villager_stop(struct cluster_fixture *v, int number);
-const struct identity *villager_id(const struct cluster_fixture *v, int number);
-struct sock_addr villager_addr(const struct cluster_fixture *v, int number);
+void fixture_node_start(struct cluster_fixture *v, int number, struct credentials *credentials);
+void fixture_node_stop(struct cluster_fixture *v, int number);
+const struct identity *fixture_node_id(const struct cluster_fixture *v, int number);
+struct sock_addr fixture_node_addr(const struct cluster_fixture *v, int number);
 /* Tells `who` that `other` is said to be at its address. */
-void villager_meet(struct cluster_fixture *v, int who, int other);
+void fixture_node_meet(struct cluster_fixture *v, int who, int other);
 
-void villager_move(struct cluster_fixture *v, int number); /* once, without waiting */
+void fixture_node_move(struct cluster_fixture *v, int number); /* once, without waiting */
 /* Moves them, in an order of its own, after waiting a little for something to happen. */
 void fixture_step(struct cluster_fixture *v);
 typedef bool fixture_fn(struct cluster_fixture *v, void *arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A desk and those who ask: several under one name, dead ones replaced, garbage, the slow, too many, long
- * answers, other users. */
+/* A control socket and its clients: several under one name, dead ones replaced, garbage, slow ones, too many,
+ * long answers, other users. */
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static char folder[64], name[96], file[96];
 static int asked;
 static size_t big_len;
 
-/* ---- a desk ---- */
+/* ---- a control socket ---- */
 
 static char *answer(void *arg, const char *question)
 {
@@ -195,22 +195,22 @@ TEST_WITH(sends_long_answers, set_up, tear_down)
 TEST_WITH(gives_numbers_to_later_ones, set_up, tear_down)
 {
     struct control_socket_setup setup = {.heap = &heap, .path = file, .answer = answer};
-    struct control_socket *desks[CONTROL_SOCKET_PATHS], *more = NULL;
+    struct control_socket *sockets[CONTROL_SOCKET_PATHS], *more = NULL;
     char wanted[128];
 
     for (int i = 0; i < CONTROL_SOCKET_PATHS; i++) {
-        desks[i] = open_at(file);
+        sockets[i] = open_at(file);
         snprintf(wanted, sizeof wanted, i ? "%s.%d" : "%s", file, i + 1);
-        assert_string_equal(control_socket_path(desks[i]), wanted);
+        assert_string_equal(control_socket_path(sockets[i]), wanted);
     }
     assert_int_equal(control_socket_open(&setup, &more, &error), HEARTH_LIMIT);
     assert_non_null(strstr(error.text, file));
-    control_socket_close(desks[1]);
-    desks[1] = open_at(file);
+    control_socket_close(sockets[1]);
+    sockets[1] = open_at(file);
     snprintf(wanted, sizeof wanted, "%s.2", file);
-    assert_string_equal(control_socket_path(desks[1]), wanted);
+    assert_string_equal(control_socket_path(sockets[1]), wanted);
     for (int i = 0; i < CONTROL_SOCKET_PATHS; i++)
-        control_socket_close(desks[i]);
+        control_socket_close(sockets[i]);
 }
 
 TEST_WITH(replaces_a_dead_one, set_up, tear_down)

@@ -38,7 +38,7 @@ static struct peer_set *peer_set_of(int number)
 static void pair_open(uint64_t seed)
 {
     fixture_open(v, 2, seed);
-    villager_meet(v, 0, 1);
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, fixture_whole, NULL);
 }
 
@@ -51,13 +51,13 @@ TEST(six_are_joined_to_each_other)
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
             if (a != b)
-                villager_meet(v, a, b);
+                fixture_node_meet(v, a, b);
     fixture_until(v, fixture_whole, NULL);
     message_fill(payload, sizeof payload, 1);
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
             if (a != b)
-                assert_true(peer_set_send(peer_set_of(a), villager_id(v, b), MESSAGE_BEAT, payload, 100));
+                assert_true(peer_set_send(peer_set_of(a), fixture_node_id(v, b), MESSAGE_BEAT, payload, 100));
     fixture_until(v, all_got, &each);
     for (int a = 0; a < 6; a++) {
         assert_int_equal(v->all[a].damaged, 0);
@@ -96,11 +96,11 @@ TEST(a_seed_may_be_anybody)
     struct sock_addr addr;
 
     fixture_open(v, 2, 2);
-    addr = villager_addr(v, 1);
+    addr = fixture_node_addr(v, 1);
     peer_set_known_addr(peer_set_of(0), &addr, NULL, false, clock_real());
     fixture_until(v, fixture_whole, NULL);
-    assert_string_equal(v->all[0].info, "villager-1");
-    assert_string_equal(v->all[1].info, "villager-0");
+    assert_string_equal(v->all[0].info, "node-1");
+    assert_string_equal(v->all[1].info, "node-0");
     fixture_close(v);
 }
 
@@ -115,17 +115,17 @@ TEST(ourselves_are_dialled_once)
     struct relay relay;
 
     fixture_open(v, 2, 3);
-    self = villager_addr(v, 0);
+    self = fixture_node_addr(v, 0);
     relay_open(&relay, &self);
     v->relay = &relay;
     peer_set_known_addr(peer_set_of(0), &relay.addr, NULL, false, clock_real()); /* the user said so */
     fixture_until(v, is_self, NULL);
-    peer_set_known_addr(peer_set_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
+    peer_set_known_addr(peer_set_of(0), &relay.addr, fixture_node_id(v, 1), true, clock_real());
     fixture_for(v, 300 * NS_PER_MS);
     assert_int_equal(relay.passed, 1);
     assert_int_equal(v->all[0].linked, 0);
     assert_int_equal(peer_set_of(0)->count, 0);
-    villager_meet(v, 0, 1); /* its other address */
+    fixture_node_meet(v, 0, 1); /* its other address */
     fixture_until(v, fixture_whole, NULL);
     relay_close(&relay);
     fixture_close(v);
@@ -143,16 +143,16 @@ TEST(an_address_is_whose_it_proves_to_be)
     struct sock_addr one, two;
 
     fixture_open(v, 3, 4);
-    one = villager_addr(v, 1);
-    two = villager_addr(v, 2);
-    peer_set_known_addr(peer_set_of(0), &two, villager_id(v, 1), false, clock_real());
-    peer_set_known_addr(peer_set_of(0), &one, villager_id(v, 1), false, clock_real());
-    villager_meet(v, 1, 2);
+    one = fixture_node_addr(v, 1);
+    two = fixture_node_addr(v, 2);
+    peer_set_known_addr(peer_set_of(0), &two, fixture_node_id(v, 1), false, clock_real());
+    peer_set_known_addr(peer_set_of(0), &one, fixture_node_id(v, 1), false, clock_real());
+    fixture_node_meet(v, 1, 2);
     fixture_until(v, fixture_whole, NULL);
     const struct known_addr *e = &peer_set_of(0)->known_addrs.list[0];
-    assert_true(e->proven && identity_equal(&e->who, villager_id(v, 2)));
+    assert_true(e->proven && identity_equal(&e->who, fixture_node_id(v, 2)));
     for (int i = 0; i < 20; i++) { /* said again: looked at once, not again and again */
-        peer_set_known_addr(peer_set_of(0), &two, villager_id(v, 1), false, clock_real());
+        peer_set_known_addr(peer_set_of(0), &two, fixture_node_id(v, 1), false, clock_real());
         fixture_step(v);
     }
     fixture_until(v, looked_at, NULL);
@@ -171,20 +171,20 @@ TEST(a_node_that_restarts_is_another_one)
     snprintf(path, sizeof path, "%s/key", folder);
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = 11, .key = path};
     fixture_open(v, 2, 5);
-    villager_stop(v, 1);
-    villager_start(v, 1, villager_person(v, &person));
-    struct identity first = *villager_id(v, 1);
-    struct sock_addr addr = villager_addr(v, 1);
+    fixture_node_stop(v, 1);
+    fixture_node_start(v, 1, fixture_credentials(v, &person));
+    struct identity first = *fixture_node_id(v, 1);
+    struct sock_addr addr = fixture_node_addr(v, 1);
     char listen[SOCK_TEXT_MAX];
     sock_addr_text(&addr, listen, sizeof listen);
-    villager_meet(v, 0, 1);
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, fixture_whole, NULL);
-    villager_stop(v, 1);
+    fixture_node_stop(v, 1);
     fixture_until(v, lost_one, &zero);
     v->listen = listen; /* where it was */
     person.instance = 12;
-    villager_start(v, 1, villager_person(v, &person));
-    assert_true(node_id_equal(&first.node, &villager_id(v, 1)->node));
+    fixture_node_start(v, 1, fixture_credentials(v, &person));
+    assert_true(node_id_equal(&first.node, &fixture_node_id(v, 1)->node));
     fixture_until(v, fixture_whole, NULL); /* nobody had to tell */
     assert_int_equal(v->all[0].linked, 2);
     assert_false(peer_set_send(peer_set_of(0), &first, MESSAGE_BEAT, "x", 1));
@@ -208,10 +208,10 @@ TEST(what_was_lost_is_made_again)
     struct relay relay;
 
     fixture_open(v, 2, 6);
-    addr = villager_addr(v, 1);
+    addr = fixture_node_addr(v, 1);
     relay_open(&relay, &addr);
     v->relay = &relay;
-    peer_set_known_addr(peer_set_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
+    peer_set_known_addr(peer_set_of(0), &relay.addr, fixture_node_id(v, 1), true, clock_real());
     fixture_until(v, fixture_whole, NULL);
     relay_close(&relay);
     v->relay = NULL;
@@ -226,7 +226,7 @@ TEST(who_is_dropped_hears_it_and_comes_back)
     int one = 1;
 
     pair_open(7);
-    peer_set_drop(peer_set_of(0), villager_id(v, 1), "for a test");
+    peer_set_drop(peer_set_of(0), fixture_node_id(v, 1), "for a test");
     fixture_until(v, lost_one, &one);
     assert_string_equal(v->all[0].text, "for a test");
     fixture_until(v, fixture_whole, NULL);
@@ -238,8 +238,8 @@ TEST(a_goodbye_arrives)
     int one = 1;
 
     pair_open(8);
-    assert_true(peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_LEAVE, NULL, 0));
-    assert_true(peer_set_send(peer_set_of(1), villager_id(v, 0), MESSAGE_BEAT, "unread", 6));
+    assert_true(peer_set_send(peer_set_of(0), fixture_node_id(v, 1), MESSAGE_LEAVE, NULL, 0));
+    assert_true(peer_set_send(peer_set_of(1), fixture_node_id(v, 0), MESSAGE_BEAT, "unread", 6));
     peer_set_close(peer_set_of(0));
     v->all[0].peer_set = NULL;
     fixture_until(v, lost_one, &one);
@@ -260,7 +260,8 @@ TEST(the_largest_messages_go_both_ways)
         for (int from = 0; from < 2; from++) {
             size_t len = i == 3 ? 0 : sizeof payload - i * 1000;
             message_fill(payload, len, i);
-            assert_true(peer_set_send(peer_set_of(from), villager_id(v, !from), MESSAGE_LINKS, payload, len));
+            assert_true(
+                peer_set_send(peer_set_of(from), fixture_node_id(v, !from), MESSAGE_LINKS, payload, len));
         }
     fixture_until(v, all_got, &each);
     for (int i = 0; i < 2; i++) {
@@ -268,7 +269,7 @@ TEST(the_largest_messages_go_both_ways)
         assert_int_equal(v->all[i].len, sizeof payload - 13000);
     }
     assert_false(
-        peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_LINKS, payload, sizeof payload + 1));
+        peer_set_send(peer_set_of(0), fixture_node_id(v, 1), MESSAGE_LINKS, payload, sizeof payload + 1));
     fixture_close(v);
 }
 
@@ -280,7 +281,7 @@ TEST(what_does_not_fit_is_dropped_and_counted)
     pair_open(10);
     message_fill(payload, sizeof payload, 1);
     while (dropped < 5) /* nobody reads */
-        if (peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_BEAT, payload, sizeof payload))
+        if (peer_set_send(peer_set_of(0), fixture_node_id(v, 1), MESSAGE_BEAT, payload, sizeof payload))
             sent++;
         else
             dropped++;
@@ -291,7 +292,7 @@ TEST(what_does_not_fit_is_dropped_and_counted)
     assert_int_equal(v->all[1].messages, sent);
     assert_int_equal(v->all[1].damaged, 0);
     assert_int_equal(v->all[1].bytes, sent * sizeof payload);
-    peer_set_drop(peer_set_of(0), villager_id(v, 1), "test"); /* what was counted stays counted */
+    peer_set_drop(peer_set_of(0), fixture_node_id(v, 1), "test"); /* what was counted stays counted */
     assert_int_equal(peer_set_traffic(peer_set_of(0)).dropped, 5);
     assert_true(peer_set_traffic(peer_set_of(0)).sent > sent * sizeof payload);
     fixture_close(v);
@@ -308,7 +309,7 @@ TEST(a_node_may_describe_itself_anew)
 
     pair_open(11);
     self = *peer_set_self(peer_set_of(0));
-    struct sock_addr addr, bound = villager_addr(v, 0);
+    struct sock_addr addr, bound = fixture_node_addr(v, 0);
     addr = sock_addr_of(&self.addrs[0]);
     assert_true(sock_addr_equal(&addr, &bound)); /* with its port */
     snprintf(self.name, sizeof self.name, "renamed");
@@ -350,8 +351,8 @@ TEST(a_probe_has_a_connection_of_its_own)
     pair_open(12);
     for (int from = 0; from < 2; from++) {
         v->all[0].probes = v->all[1].probes = 0;
-        assert_int_equal(peer_set_dial_probe(peer_set_of(from), villager_id(v, !from), NULL, clock_real()),
-                         HEARTH_OK);
+        assert_int_equal(
+            peer_set_dial_probe(peer_set_of(from), fixture_node_id(v, !from), NULL, clock_real()), HEARTH_OK);
         fixture_until(v, probed, &once);
         assert_true(v->all[from].secure_stream_dialled);
         assert_false(v->all[!from].secure_stream_dialled);
@@ -374,18 +375,19 @@ TEST(a_probe_that_cannot_be_is_told)
     int made = 0;
 
     fixture_open(v, 3, 13);
-    villager_meet(v, 0, 1);
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
-    assert_int_equal(peer_set_dial_probe(peer_set_of(0), villager_id(v, 2), NULL, clock_real()),
+    assert_int_equal(peer_set_dial_probe(peer_set_of(0), fixture_node_id(v, 2), NULL, clock_real()),
                      HEARTH_PEER_LOST);
-    other = villager_addr(v, 2);
-    assert_int_equal(peer_set_dial_probe(peer_set_of(0), villager_id(v, 1), &other, clock_real()), HEARTH_OK);
+    other = fixture_node_addr(v, 2);
+    assert_int_equal(peer_set_dial_probe(peer_set_of(0), fixture_node_id(v, 1), &other, clock_real()),
+                     HEARTH_OK);
     fixture_until(v, probe_failed, NULL);
     assert_non_null(strstr(v->all[0].text, "another node listens there"));
-    while (peer_set_dial_probe(peer_set_of(0), villager_id(v, 1), NULL, clock_real()) == HEARTH_OK)
+    while (peer_set_dial_probe(peer_set_of(0), fixture_node_id(v, 1), NULL, clock_real()) == HEARTH_OK)
         made++;
     assert_int_equal(made, PEER_SET_PROBES_MAX);
-    assert_int_equal(peer_set_dial_probe(peer_set_of(0), villager_id(v, 1), NULL, clock_real()),
+    assert_int_equal(peer_set_dial_probe(peer_set_of(0), fixture_node_id(v, 1), NULL, clock_real()),
                      HEARTH_LIMIT);
     fixture_until(v, probed, &made);
     fixture_close(v);
@@ -401,7 +403,7 @@ TEST(opening_without_memory_leaves_nothing)
     int status = HEARTH_NO_MEMORY;
 
     fixture_open(v, 1, 14);
-    struct credentials *credentials = villager_person(v, &person);
+    struct credentials *credentials = fixture_credentials(v, &person);
     uint64_t blocks = v->heap.blocks;
     struct peer_set_setup setup = {.heap = &v->heap, .credentials = credentials, .now_ns = clock_real()};
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &setup.listen), HEARTH_OK);
@@ -412,7 +414,7 @@ TEST(opening_without_memory_leaves_nothing)
         assert_true(status == HEARTH_OK || (status == HEARTH_NO_MEMORY && v->heap.blocks == blocks));
     }
     peer_set_close(peer_set);
-    setup.listen = villager_addr(v, 0);
+    setup.listen = fixture_node_addr(v, 0);
     assert_int_equal(peer_set_open(&setup, &peer_set, &error), HEARTH_LIMIT);
     assert_int_equal(v->heap.blocks, blocks);
     credentials_close(credentials);
@@ -425,14 +427,14 @@ TEST(joining_survives_moments_without_memory)
     for (int after = 0; after < 150; after += 6) {
         fixture_open(v, 2, 1000 + (uint64_t)after);
         v->heap.fail_after = after;
-        villager_meet(v, 0, 1);
-        villager_meet(v, 1, 0);
+        fixture_node_meet(v, 0, 1);
+        fixture_node_meet(v, 1, 0);
         for (int i = 0; i < 6; i++) {
-            villager_move(v, i % 2);
-            (void)peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_BEAT, "message", 6);
+            fixture_node_move(v, i % 2);
+            (void)peer_set_send(peer_set_of(0), fixture_node_id(v, 1), MESSAGE_BEAT, "message", 6);
         }
         v->heap.fail_after = -1;
-        villager_meet(v, 0, 1);
+        fixture_node_meet(v, 0, 1);
         fixture_until(v, fixture_whole, NULL);
         fixture_close(v);
     }

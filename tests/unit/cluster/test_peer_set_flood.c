@@ -92,7 +92,7 @@ TEST(a_true_one_has_its_turn_among_silent_ones)
     for (int i = 0; i < FORGED; i++)
         forge(i, "127.1.%d.%d", sock_addr_port(&silence.addr));
     fixture_step(v);
-    villager_meet(v, 0, 1);
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
     for (int i = 0; i < v->all[0].peer_set->known_addrs.room; i++) /* not after many rounds */
         assert_true(v->all[0].peer_set->known_addrs.list[i].target.tries <= 2);
@@ -108,8 +108,8 @@ TEST(a_silent_address_does_not_hold_up_another)
 
     silence_open(&silence);
     fixture_open(v, 2, 9);
-    peer_set_known_addr(v->all[0].peer_set, &silence.addr, villager_id(v, 1), true, clock_real());
-    villager_meet(v, 0, 1);
+    peer_set_known_addr(v->all[0].peer_set, &silence.addr, fixture_node_id(v, 1), true, clock_real());
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
     const struct known_addr *silent = &v->all[0].peer_set->known_addrs.list[0];
     assert_true(sock_addr_equal(&silent->addr, &silence.addr));
@@ -125,14 +125,14 @@ TEST(a_true_one_has_its_turn_among_those_who_are_others)
     struct sock_addr addr;
 
     fixture_open(v, 3, 2);
-    villager_stop(v, 2);
+    fixture_node_stop(v, 2);
     v->listen = "0.0.0.0:0";
-    villager_start(v, 2, NULL);
-    addr = villager_addr(v, 2);
+    fixture_node_start(v, 2, NULL);
+    addr = fixture_node_addr(v, 2);
     for (int i = 0; i < FORGED; i++) /* all of them are node 2 */
         forge(i, "127.2.%d.%d", sock_addr_port(&addr));
     fixture_step(v);
-    villager_meet(v, 0, 1);
+    fixture_node_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
     assert_in_range(v->all[0].linked, 1, 2);
     assert_int_equal(v->all[0].lost, 0);
@@ -153,19 +153,19 @@ TEST(what_a_stranger_hears_is_worth_nothing_elsewhere)
     struct relay relay;
 
     fixture_open(v, 3, 14);
-    addr = villager_addr(v, 1);
+    addr = fixture_node_addr(v, 1);
     relay_open(&relay, &addr);
     v->relay = &relay;
-    peer_set_known_addr(v->all[0].peer_set, &relay.addr, villager_id(v, 1), false, clock_real());
-    peer_set_known_addr(v->all[2].peer_set, &relay.addr, villager_id(v, 1), false, clock_real());
+    peer_set_known_addr(v->all[0].peer_set, &relay.addr, fixture_node_id(v, 1), false, clock_real());
+    peer_set_known_addr(v->all[2].peer_set, &relay.addr, fixture_node_id(v, 1), false, clock_real());
     fixture_until(v, passed_some, &relay);
-    assert_true(tells(0, villager_id(v, 1), "another node listens there") ||
-                tells(2, villager_id(v, 1), "another node listens there"));
+    assert_true(tells(0, fixture_node_id(v, 1), "another node listens there") ||
+                tells(2, fixture_node_id(v, 1), "another node listens there"));
     for (int i = 0; i < 3; i++)
         assert_int_equal(v->all[i].linked, 0);
-    villager_meet(v, 0, 1); /* where it is */
-    villager_meet(v, 0, 2);
-    villager_meet(v, 2, 1);
+    fixture_node_meet(v, 0, 1); /* where it is */
+    fixture_node_meet(v, 0, 2);
+    fixture_node_meet(v, 2, 1);
     fixture_until(v, first_pair, NULL);
     fixture_until(v, pair_and_third, NULL);
     relay_close(&relay);
@@ -177,7 +177,7 @@ TEST(what_a_stranger_hears_is_worth_nothing_elsewhere)
 
 static bool other_secret_told(struct cluster_fixture *unused, void *none)
 {
-    return tells(0, villager_id(v, 1), "another secret");
+    return tells(0, fixture_node_id(v, 1), "another secret");
 }
 
 TEST(another_secret_is_refused)
@@ -185,11 +185,11 @@ TEST(another_secret_is_refused)
     struct person_setup stranger = {.secret = FIXTURE_SECRET + 1, .instance = 5};
 
     fixture_open(v, 3, 3);
-    villager_stop(v, 1);
-    villager_start(v, 1, villager_person(v, &stranger));
-    villager_meet(v, 0, 1);
-    villager_meet(v, 1, 0);
-    villager_meet(v, 0, 2);
+    fixture_node_stop(v, 1);
+    fixture_node_start(v, 1, fixture_credentials(v, &stranger));
+    fixture_node_meet(v, 0, 1);
+    fixture_node_meet(v, 1, 0);
+    fixture_node_meet(v, 0, 2);
     fixture_until(v, other_secret_told, NULL);
     fixture_for(v, 300 * NS_PER_MS);
     assert_int_equal(v->all[0].linked, 1);
@@ -200,20 +200,20 @@ TEST(another_secret_is_refused)
 
 static bool revocation_told(struct cluster_fixture *unused, void *none)
 {
-    return tells(0, villager_id(v, 1), "revoked") && tells(1, villager_id(v, 0), "revoked");
+    return tells(0, fixture_node_id(v, 1), "revoked") && tells(1, fixture_node_id(v, 0), "revoked");
 }
 
 TEST(a_revoked_key_is_refused)
 {
     fixture_open(v, 3, 4);
     struct person_setup person = {
-        .secret = FIXTURE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
-    villager_stop(v, 0);
-    villager_start(v, 0, villager_person(v, &person));
-    villager_meet(v, 0, 1);
-    villager_meet(v, 1, 0);
-    villager_meet(v, 0, 2);
-    villager_meet(v, 1, 2);
+        .secret = FIXTURE_SECRET, .instance = 5, .revoked = &fixture_node_id(v, 1)->node};
+    fixture_node_stop(v, 0);
+    fixture_node_start(v, 0, fixture_credentials(v, &person));
+    fixture_node_meet(v, 0, 1);
+    fixture_node_meet(v, 1, 0);
+    fixture_node_meet(v, 0, 2);
+    fixture_node_meet(v, 1, 2);
     fixture_until(v, revocation_told, NULL);
     fixture_until(v, pair_and_third, NULL);
     assert_int_equal(v->all[0].linked, 1);
@@ -233,7 +233,7 @@ struct rogue {
 static void rogue_dial(struct rogue *r)
 {
     struct session_setup setup = {.heap = &v->heap, .credentials = r->credentials, .role = CHANNEL_DIALS};
-    struct sock_addr to = villager_addr(v, 0);
+    struct sock_addr to = fixture_node_addr(v, 0);
     struct error error;
     int fd = -1, status = HEARTH_PENDING;
 
@@ -253,7 +253,7 @@ static void rogue_open(struct rogue *r)
 {
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = 99};
 
-    r->credentials = villager_person(v, &person);
+    r->credentials = fixture_credentials(v, &person);
     r->serial = 0;
     rogue_dial(r);
 }
@@ -336,9 +336,9 @@ TEST(a_key_that_is_revoked_before_its_hello_is_refused)
 
     fixture_open(v, 2, 10);
     struct person_setup person = {
-        .secret = FIXTURE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
-    villager_stop(v, 0);
-    villager_start(v, 0, villager_person(v, &person));
+        .secret = FIXTURE_SECRET, .instance = 5, .revoked = &fixture_node_id(v, 1)->node};
+    fixture_node_stop(v, 0);
+    fixture_node_start(v, 0, fixture_credentials(v, &person));
     rogue_open(&r);
     revoke_at_first(&credentials_self(r.credentials)->node);
     size_t len = rogue_hello(&r, bytes);
@@ -519,7 +519,7 @@ TEST(a_crowd_at_the_listener_keeps_nobody_out)
     struct error error;
 
     fixture_open(v, 2, 8);
-    to = villager_addr(v, 0);
+    to = fixture_node_addr(v, 0);
     for (int i = 0; i < CROWD; i++) {
         assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);
         uint8_t byte = 0x16; /* as a handshake begins, and not one byte more */
@@ -529,7 +529,7 @@ TEST(a_crowd_at_the_listener_keeps_nobody_out)
         if (i % 32 == 0)
             fixture_step(v);
     }
-    villager_meet(v, 1, 0);
+    fixture_node_meet(v, 1, 0);
     fixture_until(v, first_pair, NULL);
     assert_true(half_open_strangers(v->all[0].peer_set->half_open) <= HALF_OPEN_PLACES);
     for (int i = 0; i < CROWD; i++)

@@ -25,7 +25,7 @@ static void move(struct race *r)
     int which = (int)prng_below(prng, 2 * NODES);
 
     if (which < NODES)
-        villager_move(&r->fixture, which);
+        fixture_node_move(&r->fixture, which);
     else
         relay_step(&r->relays[which - NODES], prng);
 }
@@ -47,8 +47,8 @@ static bool settled(const struct race *r)
             const struct peer_set_state *s = &states[i][k];
             for (int j = 0; j < NODES; j++)
                 for (int l = 0; l < counts[j]; l++)
-                    if (identity_equal(&s->id, villager_id(v, j)) &&
-                        identity_equal(&states[j][l].id, villager_id(v, i)) &&
+                    if (identity_equal(&s->id, fixture_node_id(v, j)) &&
+                        identity_equal(&states[j][l].id, fixture_node_id(v, i)) &&
                         (!s->linked || s->dialled_by_us == states[j][l].dialled_by_us))
                         return false;
         }
@@ -63,7 +63,7 @@ static void run(struct race *r, uint64_t seed)
 
     fixture_open(v, NODES, seed);
     for (int i = 0; i < NODES; i++) {
-        struct sock_addr addr = villager_addr(v, i);
+        struct sock_addr addr = fixture_node_addr(v, i);
         relay_open(&r->relays[i], &addr);
     }
     for (int a = 0; a < NODES; a++)

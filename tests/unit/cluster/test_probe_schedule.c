@@ -123,13 +123,13 @@ static uint32_t speed_of(const struct lans *lans, int from, int to)
 
 TEST(a_few_paths_show_who_is_near)
 {
-    static const struct lans scenes[] = {{6, "aaabbb", 8},   {6, "ababab", 8},        {6, "abbbbb", 8},
+    static const struct lans trials[] = {{6, "aaabbb", 8},   {6, "ababab", 8},        {6, "abbbbb", 8},
                                          {6, "aaaaab", 8},   {9, "abcabcabc", 18},    {4, "abab", 6},
                                          {8, "aaaaaaaa", 9}, {12, "aaaaaabbbbbb", 17}};
     struct schedule_order order;
 
-    for (size_t k = 0; k < sizeof scenes / sizeof scenes[0]; k++) {
-        const struct lans *lans = &scenes[k];
+    for (size_t k = 0; k < sizeof trials / sizeof trials[0]; k++) {
+        const struct lans *lans = &trials[k];
         struct ring_order best;
         int count = 0, members[VIEW_MEMBERS_MAX];
         uint64_t hosts[VIEW_MEMBERS_MAX];

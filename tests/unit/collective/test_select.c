@@ -180,14 +180,14 @@ TEST(test_rules)
     enum hearth_algo algo, open;
 
     assert_int_equal(select_algo(&call, &view, &open, &error), HEARTH_OK);
-    view.algo = HEARTH_ALGO_TREE; /* a wish */
+    view.algo = HEARTH_ALGO_TREE; /* a options */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
     assert_int_equal(algo, HEARTH_ALGO_TREE);
     call.algo = HEARTH_ALGO_STAR; /* an order */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
     assert_int_equal(algo, HEARTH_ALGO_STAR);
     call.algo = HEARTH_ALGO_AUTO;
-    call.rank_order = true; /* the wish cannot be granted: the model decides among those that can */
+    call.rank_order = true; /* the options cannot be granted: the model decides among those that can */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
     assert_true(algo == HEARTH_ALGO_DIRECT || algo == HEARTH_ALGO_STAR || algo == HEARTH_ALGO_EXCHANGE);
     call.algo = HEARTH_ALGO_RING;

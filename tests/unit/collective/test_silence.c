@@ -12,7 +12,7 @@
 #define STEPS_NS   (2 * STEP_NS) /* what is seen in one step is done in the next */
 
 /* Two engines that are joined; both have the same time, which only the test moves. */
-struct scene {
+struct trial {
     struct heap heap;
     uint64_t now_ns;
     struct clock clock;
@@ -20,10 +20,10 @@ struct scene {
     struct engine *engines[2];
 };
 
-static void scene_open(struct scene *s)
+static void trial_open(struct trial *s)
 {
     int fds[2];
-    *s = (struct scene){.now_ns = NS_PER_S};
+    *s = (struct trial){.now_ns = NS_PER_S};
     s->clock.virtual_ns = &s->now_ns;
     heap_init(&s->heap, 0);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
@@ -47,7 +47,7 @@ static void scene_open(struct scene *s)
     }
 }
 
-static void scene_close(struct scene *s)
+static void trial_close(struct trial *s)
 {
     for (int i = 0; i < 2; i++) {
         engine_close(s->engines[i]);
@@ -57,7 +57,7 @@ static void scene_close(struct scene *s)
 }
 
 /* After how long rank 0 has given up rank 1, which does nothing. */
-static uint64_t silence(struct scene *s)
+static uint64_t silence(struct trial *s)
 {
     uint64_t begin_ns = s->now_ns;
     while (link_up(&s->engines[0]->peers[1].link) && s->now_ns - begin_ns < 2 * OPENING_NS) {
@@ -69,20 +69,20 @@ static uint64_t silence(struct scene *s)
 
 TEST(who_has_not_opened_yet_has_time_for_it)
 {
-    struct scene s;
-    scene_open(&s);
+    struct trial s;
+    trial_open(&s);
     assert_in_range(silence(&s), OPENING_NS, OPENING_NS + STEPS_NS);
-    scene_close(&s);
+    trial_close(&s);
 }
 
 TEST(who_has_spoken_must_go_on)
 {
-    struct scene s;
-    scene_open(&s);
+    struct trial s;
+    trial_open(&s);
     for (int i = 0; i < 4; i++)
         engine_progress(s.engines[(i + 1) % 2]);
     s.now_ns += 2 * NS_PER_S;
     engine_progress(s.engines[0]); /* here it sees that something came */
     assert_in_range(silence(&s), TIMEOUT_NS, TIMEOUT_NS + STEPS_NS);
-    scene_close(&s);
+    trial_close(&s);
 }

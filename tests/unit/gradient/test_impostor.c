@@ -28,7 +28,7 @@ struct damage {
     uint64_t seed; /* not 0: drawn instead */
 };
 
-struct scene {
+struct setting {
     hearth_node *nodes[2];
     hearth_group *world[2], *hidden;
     struct compound compound; /* the impostor's */
@@ -48,7 +48,7 @@ struct scene {
 
 /* ---- the impostor's operations ---- */
 
-static int speak(struct scene *s, hearth_group *group, struct call *call, uint32_t track)
+static int speak(struct setting *s, hearth_group *group, struct call *call, uint32_t track)
 {
     struct hearth_opts opts;
     struct error error;
@@ -67,7 +67,7 @@ static int speak(struct scene *s, hearth_group *group, struct call *call, uint32
     return status;
 }
 
-static void spoil(struct scene *s, uint8_t *bytes, size_t len)
+static void spoil(struct setting *s, uint8_t *bytes, size_t len)
 {
     const struct damage *d = &s->damage;
     if (s->exchange++ != d->exchange || len == 0)
@@ -85,7 +85,7 @@ static void spoil(struct scene *s, uint8_t *bytes, size_t len)
 }
 
 /* Ours stands in s->out; that of both comes to s->in. */
-static int gather(struct scene *s, size_t len, uint32_t track)
+static int gather(struct setting *s, size_t len, uint32_t track)
 {
     spoil(s, s->out, len);
     struct call call = {
@@ -95,14 +95,14 @@ static int gather(struct scene *s, size_t len, uint32_t track)
 
 /* ---- honest payloads ---- */
 
-static void encode(struct scene *s, const struct codec *codec, size_t first, size_t count, uint8_t *payload)
+static void encode(struct setting *s, const struct codec *codec, size_t first, size_t count, uint8_t *payload)
 {
     struct feed feed = {.dtype = HEARTH_F32, .x = s->numbers + first, .gain = 1};
     assert_int_equal(coder_encode(codec, kernels_best(), &feed, first, count, payload), HEARTH_OK);
 }
 
 /* Every third element of an array of `count`. */
-static void encode_list(struct scene *s, size_t keep, size_t count, uint8_t *bytes)
+static void encode_list(struct setting *s, size_t keep, size_t count, uint8_t *bytes)
 {
     static uint32_t index[COUNT];
     static float value[COUNT];
@@ -117,13 +117,13 @@ static void encode_list(struct scene *s, size_t keep, size_t count, uint8_t *byt
 /* ---- methods ---- */
 
 /* An array of so many elements, by all_gather in one part. */
-static int sum_array(struct scene *s, const struct codec *codec, size_t count)
+static int sum_array(struct setting *s, const struct codec *codec, size_t count)
 {
     encode(s, codec, 0, count, s->out);
     return gather(s, coder_len(codec, count), SUB_SECOND);
 }
 
-static int parts_by_owners(struct scene *s)
+static int parts_by_owners(struct setting *s)
 {
     size_t len = coder_len(&s->codec, PART);
     encode(s, &s->codec, 0, PART, s->out);
@@ -138,14 +138,14 @@ static int parts_by_owners(struct scene *s)
     return gather(s, len, SUB_SECOND);
 }
 
-static int list_to_all(struct scene *s)
+static int list_to_all(struct setting *s)
 {
     size_t keep = codec_keeps(&s->codec, COUNT);
     encode_list(s, keep, COUNT, s->out);
     return gather(s, sparse_len(&s->codec, keep, COUNT), SUB_SECOND);
 }
 
-static int lists_by_owners(struct scene *s)
+static int lists_by_owners(struct setting *s)
 {
     size_t keep = codec_keeps(&s->codec, COUNT), own[2] = {keep / 2, keep - keep / 2};
     store_u32(s->out, (uint32_t)own[0]);
@@ -175,7 +175,7 @@ static int lists_by_owners(struct scene *s)
     return gather(s, CHOSEN_LEN + sparse_len(&s->codec, chosen, PART), SUB_SECOND);
 }
 
-static int method(struct scene *s)
+static int method(struct setting *s)
 {
     bool owners = s->algo == HEARTH_ALGO_DIRECT;
     struct codec values = codec_of_values(s->codec.values);
@@ -189,7 +189,7 @@ static int method(struct scene *s)
     return status == HEARTH_OK ? sum_array(s, &values, COUNT / ROWS * s->codec.rank) : status;
 }
 
-static void impostor_run(struct scene *s)
+static void impostor_run(struct setting *s)
 {
     const struct group_view *view = group_view(s->world[1]->group);
     struct group_view hidden = *view;
@@ -218,7 +218,7 @@ static void impostor_run(struct scene *s)
 
 /* ---- the honest one ---- */
 
-static void honest_start(struct scene *s)
+static void honest_start(struct setting *s)
 {
     struct hearth_opts opts;
     hearth_opts_init(&opts);
@@ -237,7 +237,7 @@ static void honest_start(struct scene *s)
 }
 
 /* Its status, after what must hold in any case. */
-static int honest_end(struct scene *s, char *text, size_t size)
+static int honest_end(struct setting *s, char *text, size_t size)
 {
     int status = hearth_request_wait(s->request, -1);
     snprintf(text, size, "%s", status != HEARTH_OK ? hearth_request_error(s->request) : "");
@@ -253,7 +253,7 @@ static int honest_end(struct scene *s, char *text, size_t size)
     return status;
 }
 
-static void group_works(struct scene *s)
+static void group_works(struct setting *s)
 {
     hearth_request *request;
     assert_int_equal(hearth_barrier_nb(s->world[0], NULL, &request), HEARTH_OK);
@@ -264,9 +264,9 @@ static void group_works(struct scene *s)
 
 /* ---- scenes ---- */
 
-static struct scene *scene_open(void)
+static struct setting *setting_open(void)
 {
-    struct scene *s = calloc(1, sizeof *s);
+    struct setting *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->out = malloc(2 * ROOM);
     assert_non_null(s->out);
@@ -277,7 +277,7 @@ static struct scene *scene_open(void)
     return s;
 }
 
-static void scene_close(struct scene *s)
+static void setting_close(struct setting *s)
 {
     hearth_node_close(s->nodes[0]);
     hearth_node_close(s->nodes[1]);
@@ -285,7 +285,7 @@ static void scene_close(struct scene *s)
     free(s);
 }
 
-static int scene_run(struct scene *s, const struct damage *damage, char *text, size_t size)
+static int setting_run(struct setting *s, const struct damage *damage, char *text, size_t size)
 {
     s->damage = *damage;
     honest_start(s);
@@ -296,7 +296,7 @@ static int scene_run(struct scene *s, const struct damage *damage, char *text, s
 }
 
 /* What it must say to be let in, it learns from the honest one, which refuses it the first time. */
-static void scene_codec(struct scene *s, const char *codec, enum hearth_algo algo)
+static void setting_codec(struct setting *s, const char *codec, enum hearth_algo algo)
 {
     static const struct damage none = {.exchange = -1};
     struct codec_list list;
@@ -307,9 +307,9 @@ static void scene_codec(struct scene *s, const char *codec, enum hearth_algo alg
     s->codec = list.codec[0];
     s->algo = algo;
     memset(s->opening, 0, sizeof s->opening);
-    assert_int_equal(scene_run(s, &none, text, sizeof text), HEARTH_MISMATCH);
+    assert_int_equal(setting_run(s, &none, text, sizeof text), HEARTH_MISMATCH);
     s->opening[1] = s->opening[0];
-    int status = scene_run(s, &none, text, sizeof text);
+    int status = setting_run(s, &none, text, sizeof text);
     if (status != HEARTH_OK)
         fail_msg("%s: the impostor cannot even be honest: %s: %s", codec, hearth_status_name(status), text);
 }
@@ -375,42 +375,42 @@ static const struct trial trials[] = {
 TEST(test_damage)
 {
     watchdog(300, "damage");
-    struct scene *s = scene_open();
+    struct setting *s = setting_open();
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
         const struct trial *t = &trials[i];
         char text[512];
-        scene_codec(s, t->codec, t->algo);
-        int status = scene_run(s, &t->damage, text, sizeof text);
+        setting_codec(s, t->codec, t->algo);
+        int status = setting_run(s, &t->damage, text, sizeof text);
         if (status != t->status)
             fail_msg("trial %zu, %s: %s, not %s: %s", i, t->codec, hearth_status_name(status),
                      hearth_status_name(t->status), text);
         if (status == HEARTH_PROTOCOL && !strstr(text, "rank 1"))
             fail_msg("trial %zu, %s: rank 1 is not named: %s", i, t->codec, text);
     }
-    scene_close(s);
+    setting_close(s);
 }
 
 /* Bytes changed at random: it may go unseen, but never worse. */
 TEST(test_random_damage)
 {
-    struct scene *s = scene_open();
+    struct setting *s = setting_open();
     unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 3000 : 40);
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
         const struct trial *t = &trials[i];
         if (i > 0 && strcmp(t->codec, trials[i - 1].codec) == 0 && t->algo == trials[i - 1].algo)
             continue;
         watchdog(300, t->codec);
-        scene_codec(s, t->codec, t->algo);
+        setting_codec(s, t->codec, t->algo);
         int exchanges = s->exchange;
         for (unsigned long k = 0; k < count; k++) {
             struct damage damage = {.exchange = (int)(k % (unsigned long)exchanges),
                                     .seed = first_seed() + k};
             char text[512];
-            int status = scene_run(s, &damage, text, sizeof text);
+            int status = setting_run(s, &damage, text, sizeof text);
             if (status != HEARTH_OK && status != HEARTH_PROTOCOL && status != HEARTH_POISONED)
                 fail_msg("seed %lu, %s: %s: %s", first_seed() + k, t->codec, hearth_status_name(status),
                          text);
         }
     }
-    scene_close(s);
+    setting_close(s);
 }

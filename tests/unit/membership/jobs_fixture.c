@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The office: virtual time, messages between desks. */
+/* The office: virtual time, messages between members. */
 #include "jobs_fixture.h"
 
 #include "people.h"
@@ -20,7 +20,7 @@ int jobs_fixture_of(const struct identity *id)
 
 static void open_control_socket(struct jobs_fixture *o, int at)
 {
-    struct control_socket *control = &o->desks[at];
+    struct control_socket *control = &o->members[at];
 
     outbox_init(&control->box, &o->heap);
     struct jobs_setup setup = {
@@ -48,7 +48,7 @@ void jobs_fixture_open(struct jobs_fixture *o, int size, uint64_t seed)
 
 void jobs_fixture_crash(struct jobs_fixture *o, int at)
 {
-    struct control_socket *control = &o->desks[at];
+    struct control_socket *control = &o->members[at];
 
     if (!control->alive)
         return;
@@ -82,8 +82,8 @@ void jobs_fixture_view(struct jobs_fixture *o, unsigned members, int leader, uns
     if (!identity_equal(&old, &c->members[c->leader].id))
         c->term++;
     for (int i = 0; i < o->size; i++)
-        if (o->desks[i].alive && told >> i & 1)
-            jobs_view(o->desks[i].jobs, c, i == leader && quorum, quorum, o->now_ns);
+        if (o->members[i].alive && told >> i & 1)
+            jobs_view(o->members[i].jobs, c, i == leader && quorum, quorum, o->now_ns);
 }
 
 int jobs_fixture_request(struct jobs_fixture *o, int control, const char *job, int min, const char *settings)
@@ -93,7 +93,7 @@ int jobs_fixture_request(struct jobs_fixture *o, int control, const char *job, i
 
     snprintf(request.job, sizeof request.job, "%s", job);
     snprintf(request.settings, sizeof request.settings, "%s", settings);
-    return jobs_request(o->desks[control].jobs, &request, 10 + (uint64_t)control, o->now_ns, &error);
+    return jobs_request(o->members[control].jobs, &request, 10 + (uint64_t)control, o->now_ns, &error);
 }
 
 /* ---- The network ---- */
@@ -115,7 +115,7 @@ static void collect(struct jobs_fixture *o, int from)
 {
     struct outbox_message *message;
 
-    while ((message = outbox_take(&o->desks[from].box))) {
+    while ((message = outbox_take(&o->members[from].box))) {
         if ((int)prng_below(&o->draws, 100) < o->double_percent) {
             struct outbox_message *again = heap_alloc(&o->heap, 1, sizeof *again + message->len);
             must(again, "no memory");
@@ -134,9 +134,9 @@ static void deliver(struct jobs_fixture *o)
         if (u.at_ns > o->now_ns)
             continue;
         o->underway[i--] = o->underway[--o->messages];
-        if (o->desks[u.to].alive) {
+        if (o->members[u.to].alive) {
             struct identity from = person(u.from).id;
-            must(jobs_input(o->desks[u.to].jobs,
+            must(jobs_input(o->members[u.to].jobs,
                             &(struct received){&from, u.message->kind, u.message->payload, u.message->len},
                             o->now_ns, &what) == HEARTH_OK,
                  what);
@@ -149,7 +149,7 @@ static void deliver(struct jobs_fixture *o)
 
 static void read_news(struct jobs_fixture *o, int at)
 {
-    struct control_socket *control = &o->desks[at];
+    struct control_socket *control = &o->members[at];
     struct job_news news;
 
     while (control->alive && jobs_news(control->jobs, &news)) {
@@ -182,8 +182,8 @@ static uint64_t next_event(const struct jobs_fixture *o, uint64_t end_ns)
         if (o->underway[i].at_ns < next_ns)
             next_ns = o->underway[i].at_ns;
     for (int i = 0; i < o->size; i++)
-        if (o->desks[i].alive && jobs_deadline(o->desks[i].jobs) < next_ns)
-            next_ns = jobs_deadline(o->desks[i].jobs);
+        if (o->members[i].alive && jobs_deadline(o->members[i].jobs) < next_ns)
+            next_ns = jobs_deadline(o->members[i].jobs);
     return next_ns > o->now_ns ? next_ns : o->now_ns;
 }
 
@@ -199,10 +199,10 @@ void jobs_fixture_run(struct jobs_fixture *o, uint64_t ns)
         o->now_ns = next_ns;
         deliver(o);
         for (int i = 0; i < o->size; i++) {
-            if (!o->desks[i].alive)
+            if (!o->members[i].alive)
                 continue;
-            if (jobs_deadline(o->desks[i].jobs) <= o->now_ns)
-                jobs_tick(o->desks[i].jobs, o->now_ns);
+            if (jobs_deadline(o->members[i].jobs) <= o->now_ns)
+                jobs_tick(o->members[i].jobs, o->now_ns);
             collect(o, i);
             read_news(o, i);
         }
@@ -216,8 +216,8 @@ void jobs_fixture_assert_group(const struct jobs_fixture *o, unsigned members)
     const struct group_spec *first = NULL;
 
     for (int i = 0; i < o->size; i++) {
-        const struct group_spec *group = &o->desks[i].group;
-        bool in = group->id != 0 && !o->desks[i].ended;
+        const struct group_spec *group = &o->members[i].group;
+        bool in = group->id != 0 && !o->members[i].ended;
         assert_int_equal(in, members >> i & 1);
         if (!in)
             continue;
@@ -240,6 +240,6 @@ const char *jobs_fixture_why_not(const struct jobs_fixture *o, int control, cons
 {
     static char text[JOB_TEXT_MAX];
 
-    jobs_why_not(o->desks[control].jobs, job, text, sizeof text);
+    jobs_why_not(o->members[control].jobs, job, text, sizeof text);
     return text;
 }

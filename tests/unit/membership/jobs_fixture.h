@@ -5,9 +5,9 @@
 #include "core/prng.h"
 #include "membership/jobs.h"
 
-#define DESKS_MAX    12
-#define MESSAGES_MAX 4096
-#define LATENCY_NS   (2 * NS_PER_MS)
+#define FIXTURE_MEMBERS_MAX 12
+#define MESSAGES_MAX        4096
+#define LATENCY_NS          (2 * NS_PER_MS)
 
 struct underway {
     uint64_t at_ns;
@@ -33,9 +33,9 @@ struct jobs_fixture {
     struct prng draws;
     int lose_percent, double_percent;
     uint64_t delay_ns; /* at most so much more than LATENCY_NS, drawn for each message: messages overtake */
-    bool cut[DESKS_MAX];
+    bool cut[FIXTURE_MEMBERS_MAX];
     int size;
-    struct control_socket desks[DESKS_MAX];
+    struct control_socket members[FIXTURE_MEMBERS_MAX];
     struct view view;
     struct underway underway[MESSAGES_MAX];
     int messages;
@@ -53,7 +53,7 @@ void jobs_fixture_crash(struct jobs_fixture *fixture, int control);
 void jobs_fixture_run(struct jobs_fixture *fixture, uint64_t ns); /* lets so much time pass */
 int jobs_fixture_request(struct jobs_fixture *fixture, int control, const char *job, int min,
                          const char *settings);
-/* Fails the test unless these desks, and no others, are in one formation that runs. */
+/* Fails the test unless these members, and no others, are in one formation that runs. */
 void jobs_fixture_assert_group(const struct jobs_fixture *fixture, unsigned members);
 const char *jobs_fixture_why_not(const struct jobs_fixture *fixture, int control, const char *job);
 int jobs_fixture_of(const struct identity *id);

@@ -327,14 +327,14 @@ static int in_turn(int member)
     return member % 3;
 }
 
-struct scene {
+struct trial {
     const char *name;
     int (*site)(int member);
     int count, sites;
     uint32_t inside, across;
 };
 
-static const struct scene scenes[] = {
+static const struct trial trials[] = {
     {"two networks and a trunk", by_thirds, 6, 2, GBIT, 1000},
     {"one network", all_one, 6, 1, GBIT, 1000},
     {"one network of many", all_one, 40, 1, GBIT, 1000},
@@ -344,36 +344,36 @@ static const struct scene scenes[] = {
     {"a trunk that is half as fast", by_thirds, 6, 1, GBIT, 7000},
 };
 
-static void play(const struct scene *scene, uint64_t seed, bool one_way)
+static void play(const struct trial *trial, uint64_t seed, bool one_way)
 {
-    begin(scene->count, seed);
-    for (int i = 0; i < scene->count; i++)
-        for (int j = 0; j < scene->count; j++) {
-            bool inside = scene->site(i) == scene->site(j);
+    begin(trial->count, seed);
+    for (int i = 0; i < trial->count; i++)
+        for (int j = 0; j < trial->count; j++) {
+            bool inside = trial->site(i) == trial->site(j);
             struct path_measure *path = topology_path(&table, members[i], members[j]);
-            path->mbit_x10 = one_way && i > j ? 0 : noisy(inside ? scene->inside : scene->across, 15);
+            path->mbit_x10 = one_way && i > j ? 0 : noisy(inside ? trial->inside : trial->across, 15);
             path->round_trip_us = inside ? 300 : 9000;
         }
-    arrange(scene->count);
-    check_blocks(scene->count);
-    if (got.sites != scene->sites)
-        fail_msg("%s, seed %d: %d sites", scene->name, (int)seed, got.sites);
+    arrange(trial->count);
+    check_blocks(trial->count);
+    if (got.sites != trial->sites)
+        fail_msg("%s, seed %d: %d sites", trial->name, (int)seed, got.sites);
 }
 
 TEST(sites_are_found)
 {
-    for (size_t s = 0; s < sizeof scenes / sizeof scenes[0]; s++)
-        for (uint64_t seed = 0; seed < (scenes[s].count > 10 ? 4 : 20); seed++) {
-            const struct scene *scene = &scenes[s];
+    for (size_t s = 0; s < sizeof trials / sizeof trials[0]; s++)
+        for (uint64_t seed = 0; seed < (trials[s].count > 10 ? 4 : 20); seed++) {
+            const struct trial *trial = &trials[s];
             int crossed = 0;
-            play(scene, seed, seed % 2);
-            for (int i = 0; i < scene->count; i++)
-                crossed += scene->site(got.order[i]) != scene->site(got.order[(i + 1) % scene->count]);
-            if (scene->sites == 1)
+            play(trial, seed, seed % 2);
+            for (int i = 0; i < trial->count; i++)
+                crossed += trial->site(got.order[i]) != trial->site(got.order[(i + 1) % trial->count]);
+            if (trial->sites == 1)
                 continue;
-            assert_int_equal(crossed, scene->sites);
-            assert_in_range(got.inside_mbit_x10, scene->inside * 85 / 100, scene->inside * 115 / 100);
-            assert_in_range(got.across_mbit_x10, scene->across * 85 / 100, scene->across * 115 / 100);
+            assert_int_equal(crossed, trial->sites);
+            assert_in_range(got.inside_mbit_x10, trial->inside * 85 / 100, trial->inside * 115 / 100);
+            assert_in_range(got.across_mbit_x10, trial->across * 85 / 100, trial->across * 115 / 100);
             assert_int_equal(got.inside_us, 300);
             assert_int_equal(got.across_us, 9000);
         }
@@ -382,7 +382,7 @@ TEST(sites_are_found)
 /* A beat that waited in a full line says nothing of the way. */
 TEST(round_trips_of_full_lines_do_not_count)
 {
-    play(&scenes[0], 1, false);
+    play(&trials[0], 1, false);
     topology_path(&table, members[got.order[0]], members[got.order[1]])->round_trip_us = 5000;
     arrange(6);
     assert_int_equal(got.inside_us, 300); /* the way back says so */

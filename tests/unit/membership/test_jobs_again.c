@@ -9,7 +9,7 @@
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
 static struct jobs_fixture fixture;
-static struct control_socket *const desks = fixture.desks;
+static struct control_socket *const members = fixture.members;
 static struct view ran; /* of five machines, in instance 66; processes of before */
 
 static int open_five(void **state)
@@ -36,7 +36,7 @@ static void here(unsigned members)
 static void request(int control, const struct view *remembered)
 {
     assert_int_equal(jobs_fixture_request(&fixture, control, "train", 2, "v=1"), HEARTH_OK);
-    assert_int_equal(jobs_remember(desks[control].jobs, "train", remembered, fixture.now_ns), HEARTH_OK);
+    assert_int_equal(jobs_remember(members[control].jobs, "train", remembered, fixture.now_ns), HEARTH_OK);
 }
 
 TEST_WITH(two_that_restart_do_not_begin_it_beside_three, open_five, close_jobs_fixture)
@@ -66,9 +66,9 @@ TEST_WITH(nor_do_two_that_were_cut_off, open_five, close_jobs_fixture)
     jobs_fixture_run(&fixture, 10 * NS_PER_S);
     jobs_fixture_assert_group(&fixture, 0x7); /* 0, 1 and 2 are three of the five */
     for (int i = 0; i < 3; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
+        jobs_end(members[i].jobs, members[i].group.id, fixture.now_ns);
     for (int i = 0; i < 3; i++)
-        desks[i].group.id = 0;
+        members[i].group.id = 0;
     ran.members[0].id.node.bytes[5] = 1; /* somebody else had been there instead of 0 */
     fixture.view.instance = 99;
     fixture.view.size = 0;
@@ -96,10 +96,10 @@ TEST_WITH(a_person_may_say_that_it_runs_nowhere, open_five, close_jobs_fixture)
     request(1, &ran);
     request(2, &ran);
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
-    assert_int_equal(jobs_remember(desks[1].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
+    assert_int_equal(jobs_remember(members[1].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
     jobs_fixture_assert_group(&fixture, 0); /* the other one remembers it still */
-    assert_int_equal(jobs_remember(desks[2].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
+    assert_int_equal(jobs_remember(members[2].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
     jobs_fixture_run(&fixture, SOON);
     jobs_fixture_assert_group(&fixture, 0x6);
 }
@@ -133,7 +133,7 @@ TEST_WITH(what_runs_here_was_begun_rightly, open_five, close_jobs_fixture)
     assert_string_equal(jobs_fixture_why_not(&fixture, 2, "train"),
                         "it runs with 2 members and takes new ones when it forms again");
     for (int i = 0; i < 2; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
+        jobs_end(members[i].jobs, members[i].group.id, fixture.now_ns);
     for (int i = 0; i < 2; i++)
         request(i, &fixture.view);
     jobs_fixture_run(&fixture, SOON);
@@ -150,7 +150,7 @@ static void form_three(void)
     jobs_fixture_run(&fixture, SETTLE + SOON);
     jobs_fixture_assert_group(&fixture, 0x7);
     for (int i = 0; i < 3; i++)
-        assert_true(jobs_whole(desks[i].jobs, desks[i].group.id));
+        assert_true(jobs_whole(members[i].jobs, members[i].group.id));
 }
 
 TEST_WITH(a_group_that_all_leave_was_whole, open_five, close_jobs_fixture)
@@ -158,15 +158,15 @@ TEST_WITH(a_group_that_all_leave_was_whole, open_five, close_jobs_fixture)
     struct identity first = person(0).id;
 
     form_three();
-    jobs_end(desks[2].jobs, desks[2].group.id, fixture.now_ns); /* it closes its group */
+    jobs_end(members[2].jobs, members[2].group.id, fixture.now_ns); /* it closes its group */
     jobs_fixture_run(&fixture, SOON);
-    assert_true(desks[1].ended);
-    assert_true(jobs_whole(desks[1].jobs, desks[1].group.id));
-    jobs_left(desks[1].jobs, &first); /* and this one the cluster */
+    assert_true(members[1].ended);
+    assert_true(jobs_whole(members[1].jobs, members[1].group.id));
+    jobs_left(members[1].jobs, &first); /* and this one the cluster */
     jobs_fixture_crash(&fixture, 0);
     here(0x6);
-    assert_true(jobs_whole(desks[1].jobs, desks[1].group.id));
-    assert_false(jobs_whole(desks[2].jobs, desks[2].group.id)); /* not held any more */
+    assert_true(jobs_whole(members[1].jobs, members[1].group.id));
+    assert_false(jobs_whole(members[2].jobs, members[2].group.id)); /* not held any more */
 }
 
 TEST_WITH(a_group_that_lost_somebody_was_not, open_five, close_jobs_fixture)
@@ -175,13 +175,13 @@ TEST_WITH(a_group_that_lost_somebody_was_not, open_five, close_jobs_fixture)
     jobs_fixture_crash(&fixture, 0);
     here(0x6);
     for (int i = 1; i < 3; i++)
-        assert_false(jobs_whole(desks[i].jobs, desks[i].group.id));
-    assert_true(jobs_runs(desks[1].jobs, "train") == false);
+        assert_false(jobs_whole(members[i].jobs, members[i].group.id));
+    assert_true(jobs_runs(members[1].jobs, "train") == false);
 }
 
 TEST_WITH(nor_was_one_that_was_cut_off, open_five, close_jobs_fixture)
 {
     form_three();
-    jobs_stranded(desks[1].jobs, fixture.now_ns);
-    assert_false(jobs_whole(desks[1].jobs, desks[1].group.id));
+    jobs_stranded(members[1].jobs, fixture.now_ns);
+    assert_false(jobs_whole(members[1].jobs, members[1].group.id));
 }

@@ -9,11 +9,11 @@
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
 static struct jobs_fixture fixture;
-static struct control_socket *const desks = fixture.desks;
+static struct control_socket *const members = fixture.members;
 
 static int open_many(void **state)
 {
-    jobs_fixture_open(&fixture, DESKS_MAX, 1);
+    jobs_fixture_open(&fixture, FIXTURE_MEMBERS_MAX, 1);
     jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
     jobs_fixture_run(&fixture, SOON);
     return 0;
@@ -35,7 +35,7 @@ static void request(int control, int min, unsigned apart)
         if (apart >> i & 1)
             ids[count++] = person(i).id;
     assert_int_equal(jobs_fixture_request(&fixture, control, "train", min, "v=1"), HEARTH_OK);
-    jobs_unreached(desks[control].jobs, "train", ids, count, fixture.now_ns);
+    jobs_unreached(members[control].jobs, "train", ids, count, fixture.now_ns);
 }
 
 TEST_WITH(of_a_pair_the_one_that_came_later_is_left_out, open_many, close_jobs_fixture)
@@ -50,10 +50,10 @@ TEST_WITH(of_a_pair_the_one_that_came_later_is_left_out, open_many, close_jobs_f
                         "it runs with 3 members, without node-2, which could not be joined with node-1, and "
                         "takes new ones when it forms again");
     for (int i = 0; i < 4; i++) /* its group could only leave it out again */
-        assert_int_equal(desks[i].wanted_count, 0);
+        assert_int_equal(members[i].wanted_count, 0);
     jobs_fixture_run(&fixture, 601 * NS_PER_S);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(desks[i].wanted_count, i != 2);
+        assert_int_equal(members[i].wanted_count, i != 2);
 }
 
 TEST_WITH(who_is_apart_from_several_is_left_out_alone, open_many, close_jobs_fixture)
@@ -74,7 +74,7 @@ TEST_WITH(it_is_not_formed_with_too_few, open_many, close_jobs_fixture)
     jobs_fixture_assert_group(&fixture, 0);
     assert_string_equal(jobs_fixture_why_not(&fixture, 0, "train"),
                         "4 are there, but 3 of 4 without node-3, which could not be joined with node-1");
-    jobs_unreached(desks[3].jobs, "train", NULL, 0, fixture.now_ns); /* there is a way again */
+    jobs_unreached(members[3].jobs, "train", NULL, 0, fixture.now_ns); /* there is a way again */
     jobs_fixture_run(&fixture, SOON);
     jobs_fixture_assert_group(&fixture, 0xf);
 }
@@ -83,7 +83,7 @@ TEST_WITH(it_is_not_formed_with_too_few, open_many, close_jobs_fixture)
 TEST_WITH(as_few_as_can_be, open_many, close_jobs_fixture)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        unsigned apart[DESKS_MAX] = {0}, in = 0;
+        unsigned apart[FIXTURE_MEMBERS_MAX] = {0}, in = 0;
         int size = 4 + (int)(seed % 6), fewest = size;
         struct prng draws;
 
@@ -105,7 +105,7 @@ TEST_WITH(as_few_as_can_be, open_many, close_jobs_fixture)
             request(i, 1, apart[i]);
         jobs_fixture_run(&fixture, SETTLE + SOON);
         for (int i = 0; i < size; i++)
-            in |= desks[i].group.id != 0 ? 1u << i : 0;
+            in |= members[i].group.id != 0 ? 1u << i : 0;
         for (int i = 0; i < size; i++)
             assert_true(!(in >> i & 1) || (apart[i] & in) == 0);
         assert_int_equal(__builtin_popcount(in), size - fewest);

@@ -329,16 +329,16 @@ TEST_WITH(who_lets_go_may_come_again, open_three, close_jobs_fixture)
     all_request();
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 2; i++)
-        jobs_end(fixture.desks[i].jobs, fixture.desks[i].group.id, fixture.now_ns);
+        jobs_end(fixture.members[i].jobs, fixture.members[i].group.id, fixture.now_ns);
     for (int i = 0; i < 2; i++)
         assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
     jobs_fixture_run(&fixture, NS_PER_S);
-    jobs_end(fixture.desks[2].jobs, fixture.desks[2].group.id, fixture.now_ns);
+    jobs_end(fixture.members[2].jobs, fixture.members[2].group.id, fixture.now_ns);
     jobs_fixture_run(&fixture, SETTLE / 2);
     assert_int_equal(jobs_fixture_request(&fixture, 2, "red", 2, ""), HEARTH_OK);
     jobs_fixture_run(&fixture, SOON);
-    assert_int_equal(fixture.desks[0].group.size, 3);
-    assert_int_equal(fixture.desks[2].formed_count, 2);
+    assert_int_equal(fixture.members[0].group.size, 3);
+    assert_int_equal(fixture.members[2].formed_count, 2);
 }
 
 /* Members that know sooner than the leader itself that it leads are asked again. */
@@ -347,10 +347,10 @@ TEST_WITH(reports_that_come_too_early_are_told_again, open_three, close_jobs_fix
     all_request();
     jobs_fixture_view(&fixture, 7, 1, 5, true);
     jobs_fixture_run(&fixture, SOON);
-    jobs_view(fixture.desks[1].jobs, &fixture.view, true, true, fixture.now_ns);
+    jobs_view(fixture.members[1].jobs, &fixture.view, true, true, fixture.now_ns);
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(fixture.desks[i].formed_count, 1);
+        assert_int_equal(fixture.members[i].formed_count, 1);
 }
 
 /* Two parts form the same job, each for itself: persons 0 and 1, then the others. */
@@ -368,7 +368,7 @@ static void form_twice(void)
         assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
     jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(fixture.desks[i].group.size, i < 2 ? 2 : 3);
+        assert_int_equal(fixture.members[i].group.size, i < 2 ? 2 : 3);
 }
 
 TEST(groups_that_have_just_begun_become_one)
@@ -377,16 +377,16 @@ TEST(groups_that_have_just_begun_become_one)
     jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++) {
-        assert_true(fixture.desks[i].ended);
-        assert_non_null(strstr(fixture.desks[i].ended_text, "two groups of this job"));
-        uint64_t lost = jobs_lost(fixture.desks[i].jobs, fixture.desks[i].group.id);
-        assert_int_equal(lost, fixture.desks[i].group.rank == 0 ? 0 : 1); /* nobody goes on with rank 0 */
+        assert_true(fixture.members[i].ended);
+        assert_non_null(strstr(fixture.members[i].ended_text, "two groups of this job"));
+        uint64_t lost = jobs_lost(fixture.members[i].jobs, fixture.members[i].group.id);
+        assert_int_equal(lost, fixture.members[i].group.rank == 0 ? 0 : 1); /* nobody goes on with rank 0 */
         assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
     }
     jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(fixture.desks[i].group.size, 5);
-        assert_false(fixture.desks[i].ended);
+        assert_int_equal(fixture.members[i].group.size, 5);
+        assert_false(fixture.members[i].ended);
     }
     jobs_fixture_close(&fixture);
 }
@@ -399,13 +399,13 @@ TEST(a_group_that_lasts_stays)
     jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(fixture.desks[i].ended, i < 2);
-    assert_string_equal(fixture.desks[0].ended_text, "the job runs in another group already");
+        assert_int_equal(fixture.members[i].ended, i < 2);
+    assert_string_equal(fixture.members[0].ended_text, "the job runs in another group already");
     for (int i = 0; i < 2; i++)
         assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
     jobs_fixture_run(&fixture, NS_PER_S);
     for (int i = 0; i < 2; i++)
-        assert_true(fixture.desks[i].ended); /* nothing new was formed */
+        assert_true(fixture.members[i].ended); /* nothing new was formed */
     jobs_fixture_close(&fixture);
 }
 

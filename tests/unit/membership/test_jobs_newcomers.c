@@ -8,7 +8,7 @@
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
 static struct jobs_fixture fixture;
-static struct control_socket *const desks = fixture.desks;
+static struct control_socket *const members = fixture.members;
 
 static int open_four(void **state)
 {
@@ -36,25 +36,25 @@ TEST_WITH(members_are_told_of_newcomers_once, open_four, close_jobs_fixture)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(desks[i].wanted_count, 0);
+        assert_int_equal(members[i].wanted_count, 0);
     request(3, "train", 2);
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
-    assert_int_equal(desks[3].wanted_count, 1); /* before it asked itself */
+    assert_int_equal(members[3].wanted_count, 1); /* before it asked itself */
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(desks[i].wanted_count, 1);
-        assert_string_equal(desks[i].wanted, "train");
+        assert_int_equal(members[i].wanted_count, 1);
+        assert_string_equal(members[i].wanted, "train");
     }
-    jobs_end(desks[1].jobs, desks[1].group.id, fixture.now_ns); /* one of them forms it again */
+    jobs_end(members[1].jobs, members[1].group.id, fixture.now_ns); /* one of them forms it again */
     request(1, "train", 2);
     jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 3; i += 2) {
-        assert_true(desks[i].ended);
+        assert_true(members[i].ended);
         request(i, "train", 2);
     }
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
     jobs_fixture_assert_group(&fixture, 0xf);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(desks[i].wanted_count, 1);
+        assert_int_equal(members[i].wanted_count, 1);
 }
 
 TEST_WITH(who_comes_too_late_hears_that_it_has_ended, open_four, close_jobs_fixture)
@@ -63,7 +63,7 @@ TEST_WITH(who_comes_too_late_hears_that_it_has_ended, open_four, close_jobs_fixt
         request(i, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 3; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
+        jobs_end(members[i].jobs, members[i].group.id, fixture.now_ns);
     jobs_fixture_run(&fixture, 60 * NS_PER_S);
     request(3, "train", 2);
     jobs_fixture_run(&fixture, SOON);
@@ -73,8 +73,8 @@ TEST_WITH(who_comes_too_late_hears_that_it_has_ended, open_four, close_jobs_fixt
     request(1, "train", 2);
     jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 4; i += 2)
-        desks[i].group.id = 0;
-    jobs_end(desks[1].jobs, desks[1].group.id, fixture.now_ns);
+        members[i].group.id = 0;
+    jobs_end(members[1].jobs, members[1].group.id, fixture.now_ns);
     jobs_fixture_run(&fixture, SOON);
     request(2, "train", 3); /* the other one holds it still */
     jobs_fixture_run(&fixture, SOON);

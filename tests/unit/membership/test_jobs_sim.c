@@ -22,7 +22,7 @@ struct part {
 };
 
 static struct jobs_fixture fixture;
-static struct part parts[DESKS_MAX][JOBS];
+static struct part parts[FIXTURE_MEMBERS_MAX][JOBS];
 static struct group_spec past[PAST_MAX]; /* every formation that anybody was told of */
 static int past_count;
 static uint64_t seed;
@@ -30,7 +30,7 @@ static bool quorum; /* in the view that was told last; its leader is always told
 
 static void broken(const char *what, int control)
 {
-    fail_msg("seed %d, at %d ms: %s (desk %d)", (int)seed,
+    fail_msg("seed %d, at %d ms: %s (member %d)", (int)seed,
              (int)((fixture.now_ns - 1000 * NS_PER_S) / NS_PER_MS), what, control);
 }
 
@@ -92,7 +92,7 @@ static int drawn(int limit)
 
 static bool lives(int control)
 {
-    return fixture.desks[control].alive;
+    return fixture.members[control].alive;
 }
 
 static void request(int control, int job)
@@ -102,7 +102,7 @@ static void request(int control, int job)
     if (!lives(control) || part->requests || (part->spec != 0 && !part->over))
         return;
     if (part->spec != 0 && drawn(2)) /* either way is right */
-        jobs_end(fixture.desks[control].jobs, part->spec, fixture.now_ns);
+        jobs_end(fixture.members[control].jobs, part->spec, fixture.now_ns);
     if (jobs_fixture_request(&fixture, control, names[job], mins[job], "v=1") != HEARTH_OK)
         broken("may not request", control);
     *part = (struct part){.requests = true};
@@ -115,9 +115,9 @@ static void let_go(int control, int job)
     if (!lives(control))
         return;
     if (part->requests)
-        jobs_withdraw(fixture.desks[control].jobs, names[job], fixture.now_ns);
+        jobs_withdraw(fixture.members[control].jobs, names[job], fixture.now_ns);
     else if (part->spec != 0)
-        jobs_end(fixture.desks[control].jobs, part->spec, fixture.now_ns);
+        jobs_end(fixture.members[control].jobs, part->spec, fixture.now_ns);
     *part = (struct part){0};
 }
 

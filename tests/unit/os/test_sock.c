@@ -506,13 +506,13 @@ TEST(no_signal_is_raised)
 
 TEST(tuning)
 {
-    struct sock_tuning wish = {.congestion = true, .send_bytes = 100000, .recv_bytes = 120000};
+    struct sock_tuning options = {.congestion = true, .send_bytes = 100000, .recv_bytes = 120000};
     int ends[2], listener, value;
     socklen_t len = sizeof value;
 
     join("127.0.0.1:0", ends, &listener);
     for (int i = 0; i < 2; i++) {
-        sock_tune(ends[i], &wish);
+        sock_tune(ends[i], &options);
         assert_int_equal(getsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &value, &len), 0);
         assert_int_not_equal(value, 0);
         assert_int_equal(getsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &value, &len), 0);
@@ -528,7 +528,7 @@ TEST(tuning)
     exchange(ends);
     part(ends, listener);
     assert_int_equal(sock_pair(ends), HEARTH_OK);
-    sock_tune(ends[0], &wish); /* what does not apply is left alone */
+    sock_tune(ends[0], &options); /* what does not apply is left alone */
     exchange(ends);
     part(ends, -1);
 }

@@ -16,20 +16,20 @@ void __wrap_node_key_sign(const struct node_key *key, const void *message, size_
     __real_node_key_sign(key, message, len, signature);
 }
 
-struct credentials *ends_node(const struct node_wish *wish)
+struct credentials *ends_node(const struct node_options *options)
 {
     struct credentials_setup setup = {
         .heap = &ends_heap,
-        .key = wish->key,
-        .instance = wish->instance,
-        .trust = wish->trust,
-        .suites = wish->suites,
+        .key = options->key,
+        .instance = options->instance,
+        .trust = options->trust,
+        .suites = options->suites,
     };
     struct credentials *credentials = NULL;
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, wish->secret, sizeof bytes);
+    memset(bytes, options->secret, sizeof bytes);
     if (!setup.key)
         assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_from_bytes(bytes, "test", &setup.secret, &error), HEARTH_OK);

@@ -23,14 +23,14 @@ extern struct heap ends_heap;
 extern int ends_signatures; /* made by any node so far */
 
 /* Credentials of a new node. Unless it brings its own key, a fresh one. */
-struct node_wish {
+struct node_options {
     uint8_t secret; /* the byte that the cluster's consists of */
     uint64_t instance;
     enum suite_order suites;
     struct trust_list *trust;
     struct node_key *key;
 };
-struct credentials *ends_node(const struct node_wish *wish);
+struct credentials *ends_node(const struct node_options *options);
 
 void end_open(struct end *end, const struct credentials *credentials, enum channel_role role);
 void end_close(struct end *end);

@@ -11,8 +11,8 @@ int members_set_up(void **state)
     if (folder_make(state))
         return -1;
     heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xa});
-    bob = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xb});
+    ann = ends_node(&(struct node_options){.secret = CLUSTER, .instance = 0xa});
+    bob = ends_node(&(struct node_options){.secret = CLUSTER, .instance = 0xb});
     rogue_knock(CLUSTER, knock);
     ends_signatures = 0;
     return 0;

@@ -69,17 +69,17 @@ static void make_certificate(gnutls_x509_privkey_t key, enum rogue_key kind, gnu
     gnutls_x509_crt_deinit(crt);
 }
 
-static void show_certificates(struct rogue *rogue, const struct rogue_wish *wish)
+static void show_certificates(struct rogue *rogue, const struct rogue_options *options)
 {
     gnutls_x509_privkey_t key;
     gnutls_privkey_t signs;
     gnutls_pcert_st list[ROGUE_CERTIFICATES_MAX];
-    int count = wish->certificates ? wish->certificates : 1;
+    int count = options->certificates ? options->certificates : 1;
 
     assert_int_equal(gnutls_x509_privkey_init(&key), 0);
-    draw_key(key, wish->key);
+    draw_key(key, options->key);
     for (int i = 0; i < count; i++)
-        make_certificate(key, wish->key, &list[i]);
+        make_certificate(key, options->key, &list[i]);
     assert_int_equal(gnutls_privkey_init(&signs), 0);
     assert_int_equal(gnutls_privkey_import_x509(signs, key, GNUTLS_PRIVKEY_IMPORT_AUTO_RELEASE), 0);
     assert_true(gnutls_certificate_set_key(rogue->credentials, NULL, 0, list, count, signs) >= 0);
@@ -102,34 +102,36 @@ static void set_transport(struct rogue *rogue)
     gnutls_transport_set_push_function(rogue->session, push);
 }
 
-void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
+void rogue_open(struct rogue *rogue, const struct rogue_options *options)
 {
-    const char *alpn = wish->alpn ? wish->alpn : "hearth/1";
+    const char *alpn = options->alpn ? options->alpn : "hearth/1";
     gnutls_datum_t protocol = {(unsigned char *)(uintptr_t)alpn, (unsigned)strlen(alpn)};
 
     memset(rogue, 0, sizeof *rogue);
     rogue->code = GNUTLS_E_AGAIN;
-    if (!wish->like)
+    if (!options->like)
         assert_int_equal(gnutls_certificate_allocate_credentials(&rogue->credentials), 0);
-    if (!wish->like && wish->key != ROGUE_NO_KEY)
-        show_certificates(rogue, wish);
+    if (!options->like && options->key != ROGUE_NO_KEY)
+        show_certificates(rogue, options);
     assert_int_equal(gnutls_init(&rogue->session, GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS |
-                                                      (wish->listens ? GNUTLS_SERVER : GNUTLS_CLIENT)),
+                                                      (options->listens ? GNUTLS_SERVER : GNUTLS_CLIENT)),
                      0);
     assert_int_equal(
-        gnutls_priority_set_direct(rogue->session, wish->priority ? wish->priority : ROGUE_TLS13, NULL), 0);
+        gnutls_priority_set_direct(rogue->session, options->priority ? options->priority : ROGUE_TLS13, NULL),
+        0);
     assert_int_equal(gnutls_credentials_set(rogue->session, GNUTLS_CRD_CERTIFICATE,
-                                            wish->like ? wish->like->credentials : rogue->credentials),
+                                            options->like ? options->like->credentials : rogue->credentials),
                      0);
     if (*alpn)
         assert_int_equal(gnutls_alpn_set_protocols(rogue->session, &protocol, 1, 0), 0);
-    if (wish->knock)
+    if (options->knock)
         assert_int_equal(
-            gnutls_server_name_set(rogue->session, GNUTLS_NAME_DNS, wish->knock, strlen(wish->knock)), 0);
-    if (wish->listens)
+            gnutls_server_name_set(rogue->session, GNUTLS_NAME_DNS, options->knock, strlen(options->knock)),
+            0);
+    if (options->listens)
         gnutls_certificate_server_set_request(rogue->session, GNUTLS_CERT_REQUEST);
-    if (wish->limit)
-        assert_int_equal(gnutls_record_set_max_recv_size(rogue->session, (size_t)wish->limit), 0);
+    if (options->limit)
+        assert_int_equal(gnutls_record_set_max_recv_size(rogue->session, (size_t)options->limit), 0);
     set_transport(rogue);
 }
 
@@ -211,14 +213,14 @@ void rogues_shake(struct rogue *a, struct rogue *b)
     }
 }
 
-void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end *end,
+void rogue_joins(struct rogue *rogue, const struct rogue_options *options, struct end *end,
                  const struct credentials *listener, const struct credentials *secret)
 {
     struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(listener)->node};
     uint8_t message[PROOF_LEN];
 
     end_open(end, listener, CHANNEL_LISTENS);
-    rogue_open(rogue, wish);
+    rogue_open(rogue, options);
     rogue_shake(rogue, end);
     assert_int_equal(rogue->code, 0);
     proof.dialler = rogue_identity(rogue, 0xe);

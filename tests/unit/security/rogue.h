@@ -15,7 +15,7 @@ enum rogue_key { ROGUE_ED25519, ROGUE_ECDSA, ROGUE_RSA, ROGUE_NO_KEY };
 #define ROGUE_CERTIFICATES_MAX 4
 #define ROGUES_MAX             64 /* in one test */
 
-struct rogue_wish {
+struct rogue_options {
     bool listens;
     const char *priority; /* NULL: ROGUE_TLS13 */
     const char *alpn;     /* NULL: hearth/1; "": none */
@@ -34,7 +34,7 @@ struct rogue {
     int code; /* of the last gnutls_handshake */
 };
 
-void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
+void rogue_open(struct rogue *rogue, const struct rogue_options *options);
 /* A session that credentials_session made, over memory; NULL credentials. */
 void rogue_adopt(struct rogue *rogue, gnutls_session_t session);
 void rogues_close(void); /* all of them, at the end of a test */
@@ -51,7 +51,7 @@ void rogues_shake(struct rogue *a, struct rogue *b);
 /* One record with these bytes; then carries. */
 void rogue_say(struct rogue *rogue, struct end *end, const void *bytes, size_t len);
 /* Dials the listener and proves the secret: a member that may do odd things from now on. */
-void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end *end,
+void rogue_joins(struct rogue *rogue, const struct rogue_options *options, struct end *end,
                  const struct credentials *listener, const struct credentials *secret);
 /* What the end said inside TLS: bytes, or a negative code of GnuTLS. */
 int rogue_hear(struct rogue *rogue, void *target, size_t len_max);

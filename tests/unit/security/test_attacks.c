@@ -16,7 +16,7 @@ static const char forged[] = "it sends a record that is forged, damaged or repea
 
 TEST_WITH(test_other_secret, members_set_up, members_tear_down)
 {
-    third = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
+    third = ends_node(&(struct node_options){.secret = OTHER, .instance = 0xe});
     char expected[ERROR_TEXT_MAX], id[NAMESPACE_TEXT];
     int signatures = ends_signatures;
 
@@ -37,7 +37,7 @@ static void knocks_with(const char *name, const char *text, gnutls_alert_descrip
     int signatures = ends_signatures;
 
     end_open(&listener, bob, CHANNEL_LISTENS);
-    rogue_open(&rogue, &(struct rogue_wish){.knock = name});
+    rogue_open(&rogue, &(struct rogue_options){.knock = name});
     rogue_shake(&rogue, &listener);
     end_refused(&listener, HEARTH_PROTOCOL, text);
     assert_int_equal(rogue.code, GNUTLS_E_FATAL_ALERT_RECEIVED);
@@ -99,7 +99,7 @@ static struct trust_list *list_with(const struct node_id *id, bool revoked)
 static struct credentials *trusting(const struct node_id *id, bool revoked)
 {
     return ends_node(
-        &(struct node_wish){.secret = CLUSTER, .instance = 0xc, .trust = list_with(id, revoked)});
+        &(struct node_options){.secret = CLUSTER, .instance = 0xc, .trust = list_with(id, revoked)});
 }
 
 static const char *about(const struct credentials *whose, const char *rest)
@@ -156,7 +156,7 @@ TEST_WITH(test_unlisted_rogue, members_set_up, members_tear_down)
 
     third = trusting(&credentials_self(ann)->node, false);
     end_open(&listener, third, CHANNEL_LISTENS);
-    rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
+    rogue_open(&rogue, &(struct rogue_options){.knock = knock});
     rogue_shake(&rogue, &listener);
     rogue_say(&rogue, &listener, nothing, sizeof nothing);
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
@@ -169,7 +169,7 @@ TEST_WITH(test_unlisted_rogue, members_set_up, members_tear_down)
 static void rogue_dials(struct rogue *rogue)
 {
     end_open(&listener, bob, CHANNEL_LISTENS);
-    rogue_open(rogue, &(struct rogue_wish){.knock = knock});
+    rogue_open(rogue, &(struct rogue_options){.knock = knock});
     rogue_shake(rogue, &listener);
     assert_int_equal(rogue->code, 0);
     assert_int_equal(listener.status, HEARTH_PENDING);
@@ -179,7 +179,7 @@ static void rogue_dials(struct rogue *rogue)
 static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
 {
     end_open(&dialler, ann, CHANNEL_DIALS);
-    rogue_open(rogue, &(struct rogue_wish){.listens = true});
+    rogue_open(rogue, &(struct rogue_options){.listens = true});
     rogue_shake(rogue, &dialler);
     assert_int_equal(rogue->code, 0);
     rogue_carry(rogue, &dialler);
@@ -193,7 +193,7 @@ TEST_WITH(test_rogue_with_everything, members_set_up, members_tear_down)
     struct rogue rogue;
     struct identity identity;
 
-    rogue_joins(&rogue, &(struct rogue_wish){.knock = knock}, &listener, bob, ann);
+    rogue_joins(&rogue, &(struct rogue_options){.knock = knock}, &listener, bob, ann);
     identity = rogue_identity(&rogue, 0xe);
     assert_true(channel_ready(listener.channel));
     assert_int_equal(channel_peer(listener.channel)->instance, 0xe);
@@ -257,7 +257,7 @@ TEST_WITH(test_proof_of_last_session, members_set_up, members_tear_down)
     assert_int_equal(listener.status, HEARTH_OK);
     end_close(&listener);
     end_open(&listener, bob, CHANNEL_LISTENS);
-    rogue_open(&second, &(struct rogue_wish){.knock = knock, .like = &first});
+    rogue_open(&second, &(struct rogue_options){.knock = knock, .like = &first});
     rogue_shake(&second, &listener);
     rogue_say(&second, &listener, message, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
@@ -282,7 +282,7 @@ TEST_WITH(test_proof_back_to_its_node, members_set_up, members_tear_down)
 
     rogue_is_dialled(&there, proof);
     end_open(&listener, ann, CHANNEL_LISTENS);
-    rogue_open(&back, &(struct rogue_wish){.knock = knock});
+    rogue_open(&back, &(struct rogue_options){.knock = knock});
     rogue_shake(&back, &listener);
     rogue_say(&back, &listener, proof, PROOF_LEN);
     end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);

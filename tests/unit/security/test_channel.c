@@ -43,8 +43,8 @@ static int meet_with_key_log(void *path)
 {
     if (setenv("SSLKEYLOGFILE", path, 1))
         return 1;
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1}); /* keys do not survive a fork */
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2});
+    ann = ends_node(&(struct node_options){.secret = 1, .instance = 1}); /* keys do not survive a fork */
+    bob = ends_node(&(struct node_options){.secret = 1, .instance = 2});
     ends_join(&dialler, &listener, ann, bob);
     return access(path, F_OK) == 0 ? 2 : 0;
 }
@@ -105,8 +105,8 @@ TEST_WITH(test_suites, members_set_up, members_tear_down)
     for (int i = 0; i < 4; i++) {
         credentials_close(ann);
         credentials_close(bob);
-        ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1, .suites = orders[i / 2]});
-        bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2, .suites = orders[i % 2]});
+        ann = ends_node(&(struct node_options){.secret = 1, .instance = 1, .suites = orders[i / 2]});
+        bob = ends_node(&(struct node_options){.secret = 1, .instance = 2, .suites = orders[i % 2]});
         open_both();
         hello.len = 0;
         (void)ends_carry_one_way(&dialler, &listener, 0, NULL);
@@ -222,8 +222,8 @@ TEST_WITH(test_one_key_for_two, members_set_up, members_tear_down)
             fail_msg("%s", error.text);
     credentials_close(ann);
     credentials_close(bob);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1, .key = keys[0]});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2, .key = keys[1]});
+    ann = ends_node(&(struct node_options){.secret = 1, .instance = 1, .key = keys[0]});
+    bob = ends_node(&(struct node_options){.secret = 1, .instance = 2, .key = keys[1]});
     open_both();
     ends_carry(&dialler, &listener, 0);
     assert_met();

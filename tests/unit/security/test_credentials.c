@@ -37,8 +37,8 @@ static void join(const struct credentials *a, const struct credentials *b)
 
 TEST_WITH(a_copy_is_the_same_node_and_another_instance, begin, end)
 {
-    struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1});
-    struct credentials *other = ends_node(&(struct node_wish){.secret = 7, .instance = 5});
+    struct credentials *node = ends_node(&(struct node_options){.secret = 7, .instance = 1});
+    struct credentials *other = ends_node(&(struct node_options){.secret = 7, .instance = 5});
     struct credentials *copy = copy_of(node, 2);
     assert_true(node_id_equal(&credentials_self(copy)->node, &credentials_self(node)->node));
     assert_int_equal(credentials_self(copy)->instance, 2);
@@ -66,7 +66,7 @@ TEST_WITH(a_copy_reads_the_list_itself, begin, end)
     struct trust_entry entry = {.id = friend, .name = "friend"};
     struct error error;
     assert_int_equal(trust_list_open(&ends_heap, path, &list, &error), HEARTH_OK);
-    struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1, .trust = list});
+    struct credentials *node = ends_node(&(struct node_options){.secret = 7, .instance = 1, .trust = list});
     struct credentials *copy = copy_of(node, 2);
     assert_non_null(credentials_trust(copy));
     assert_ptr_not_equal(credentials_trust(copy), credentials_trust(node));
@@ -87,7 +87,7 @@ TEST_WITH(a_list_that_cannot_be_read_makes_no_copy, begin, end)
     struct credentials *copy = NULL;
     struct error error;
     assert_int_equal(trust_list_open(&ends_heap, path, &list, &error), HEARTH_OK);
-    struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1, .trust = list});
+    struct credentials *node = ends_node(&(struct node_options){.secret = 7, .instance = 1, .trust = list});
     file_put(path, "nonsense\n", 9, 0600);
     assert_int_not_equal(credentials_copy(node, &ends_heap, 2, &copy, &error), HEARTH_OK);
     assert_null(copy);
@@ -96,7 +96,7 @@ TEST_WITH(a_list_that_cannot_be_read_makes_no_copy, begin, end)
 
 TEST_WITH(a_copy_that_gets_no_memory_leaves_nothing, begin, end)
 {
-    struct credentials *node = ends_node(&(struct node_wish){.secret = 7, .instance = 1});
+    struct credentials *node = ends_node(&(struct node_options){.secret = 7, .instance = 1});
     struct credentials *copy = NULL;
     struct error error;
     int status = HEARTH_NO_MEMORY, after = 0;

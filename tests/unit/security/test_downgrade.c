@@ -9,7 +9,7 @@
 #define speaks_no_tls13 "it speaks no TLS 1.3 with the keys and suites that members have"
 
 struct attempt {
-    struct rogue_wish wish;
+    struct rogue_options options;
     int status;
     const char *text;
     int signatures; /* that it may cost us */
@@ -19,14 +19,14 @@ struct attempt {
 static void meet(const struct attempt *attempt, bool dials)
 {
     struct end *end = dials ? &listener : &dialler;
-    struct rogue_wish wish = attempt->wish;
+    struct rogue_options options = attempt->options;
     struct rogue rogue;
     int signatures = ends_signatures;
 
-    wish.knock = dials ? knock : NULL;
-    wish.listens = !dials;
+    options.knock = dials ? knock : NULL;
+    options.listens = !dials;
     end_open(end, dials ? bob : ann, dials ? CHANNEL_LISTENS : CHANNEL_DIALS);
-    rogue_open(&rogue, &wish);
+    rogue_open(&rogue, &options);
     rogue_shake(&rogue, end);
     end_refused(end, attempt->status, attempt->text);
     assert_null(channel_peer(end->channel));
@@ -99,9 +99,9 @@ TEST_WITH(test_retry, members_set_up, members_tear_down)
 
     listener = (struct end){.status = HEARTH_PENDING};
     assert_int_equal(channel_open(&setup, &listener.channel, &listener.error), HEARTH_OK);
-    rogue_open(&rogue, &(struct rogue_wish){.knock = knock,
-                                            .priority = PARTS ":+GROUP-SECP256R1:+GROUP-X25519:+SIGN-ALL:"
-                                                              "+AES-128-GCM"});
+    rogue_open(&rogue, &(struct rogue_options){.knock = knock,
+                                               .priority = PARTS ":+GROUP-SECP256R1:+GROUP-X25519:+SIGN-ALL:"
+                                                                 "+AES-128-GCM"});
     rogue_shake(&rogue, &listener);
     assert_int_equal(rogue.code, 0);
     assert_int_equal(listener.status, HEARTH_PENDING);

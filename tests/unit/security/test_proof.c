@@ -27,8 +27,8 @@ static struct credentials *ann, *bob;
 static int set_up(void **state)
 {
     heap_init(&ends_heap, 0);
-    ann = ends_node(&(struct node_wish){.secret = 1, .instance = UINT64_C(0x0807060504030201)});
-    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
+    ann = ends_node(&(struct node_options){.secret = 1, .instance = UINT64_C(0x0807060504030201)});
+    bob = ends_node(&(struct node_options){.secret = 1, .instance = 0xb});
     return 0;
 }
 
@@ -189,7 +189,7 @@ TEST_WITH(test_proof, set_up, tear_down)
     struct end dialler;
 
     end_open(&dialler, ann, CHANNEL_DIALS);
-    rogue_open(&rogue, &(struct rogue_wish){.listens = true});
+    rogue_open(&rogue, &(struct rogue_options){.listens = true});
     rogue_shake(&rogue, &dialler);
     rogue_carry(&rogue, &dialler);
     assert_int_equal(rogue_hear(&rogue, proof, PROOF_LEN), PROOF_LEN);

@@ -52,7 +52,7 @@ TEST_WITH(test_quic_proofs, members_set_up, members_tear_down)
 TEST_WITH(test_quic_stranger, members_set_up, members_tear_down)
 {
     struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
-    third = ends_node(&(struct node_wish){.secret = 2, .instance = 0xe});
+    third = ends_node(&(struct node_options){.secret = 2, .instance = 0xe});
 
     rogue_adopt(&rogue, session_of(third, &dials));
     rogue_adopt(&other, session_of(bob, &listens));
@@ -68,7 +68,7 @@ TEST_WITH(test_quic_certificates, members_set_up, members_tear_down)
 {
     struct session_setup listens = {.role = CHANNEL_LISTENS};
 
-    rogue_open(&rogue, &(struct rogue_wish){.knock = knock, .certificates = 2});
+    rogue_open(&rogue, &(struct rogue_options){.knock = knock, .certificates = 2});
     rogue_adopt(&other, session_of(bob, &listens));
     rogues_shake(&rogue, &other);
     assert_int_equal(other.code, GNUTLS_E_CERTIFICATE_ERROR);
@@ -93,7 +93,7 @@ TEST_WITH(test_no_memory_for_credentials, members_set_up, members_tear_down)
 
 /* ---- odd members ---- */
 
-static const struct rogue_wish knocks = {.knock = knock};
+static const struct rogue_options knocks = {.knock = knock};
 
 TEST_WITH(test_goodbye, members_set_up, members_tear_down)
 {
@@ -139,13 +139,13 @@ TEST_WITH(test_new_keys, members_set_up, members_tear_down)
 TEST_WITH(test_small_records, members_set_up, members_tear_down)
 {
     static uint8_t message[CHANNEL_MESSAGE_MAX], came[CHANNEL_MESSAGE_MAX];
-    struct rogue_wish wish = {.knock = knock, .limit = 512};
+    struct rogue_options options = {.knock = knock, .limit = 512};
     size_t len = 0;
     int part;
 
     for (size_t i = 0; i < sizeof message; i++)
         message[i] = (uint8_t)(i % 251);
-    rogue_joins(&rogue, &wish, &listener, bob, ann);
+    rogue_joins(&rogue, &options, &listener, bob, ann);
     assert_true(channel_send(listener.channel, message, sizeof message));
     rogue_carry(&rogue, &listener);
     while (len < sizeof came && (part = rogue_hear(&rogue, came + len, sizeof came - len)) > 0)

@@ -119,37 +119,37 @@ struct credentials *pair_node(struct heap *heap, uint8_t secret, uint64_t instan
     return credentials;
 }
 
-static void side_open(struct quic_side *side, const struct pair_wish *wish, int number)
+static void side_open(struct quic_side *side, const struct pair_options *options, int number)
 {
     struct quic_setup setup = {
-        .heap = &side->heap, .datagram_size = wish->datagram_size, .idle_ns = wish->idle_ns};
+        .heap = &side->heap, .datagram_size = options->datagram_size, .idle_ns = options->idle_ns};
     heap_init(&side->heap, 0);
-    side->credentials = pair_node(&side->heap, wish->secrets[number], 100u + (unsigned)number);
+    side->credentials = pair_node(&side->heap, options->secrets[number], 100u + (unsigned)number);
     setup.credentials = side->credentials;
     assert_int_equal(sock_addr_parse("127.0.0.1", 0, &setup.local), HEARTH_OK);
     if (quic_open(&setup, &side->quic, &side->error) != HEARTH_OK)
         fail_msg("%s", side->error.text);
 }
 
-void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish)
+void quic_pair_open(struct quic_pair *pair, const struct pair_options *options)
 {
     memset(pair, 0, sizeof *pair);
-    pair->relay = wish->relay;
+    pair->relay = options->relay;
     for (int i = 0; i < 2; i++)
-        side_open(&pair->sides[i], wish, i);
+        side_open(&pair->sides[i], options, i);
     for (int i = 0; i < 2; i++) {
         struct quic_side *side = &pair->sides[i], *other = &pair->sides[1 - i];
         struct sock_addr addr = quic_addr(other->quic);
         side->peer = (struct quic_peer){.addr = pair->relay ? pair->relay->addr : addr,
                                         .identity = *credentials_self(other->credentials),
                                         .dials = i == 1,
-                                        .streams = wish->streams > 0 ? wish->streams : 2};
+                                        .streams = options->streams > 0 ? options->streams : 2};
         if (pair->relay)
             pair->relay->ends[1 - i] = addr;
     }
-    if (wish->stranger)
+    if (options->stranger)
         pair->sides[1].peer.identity.node.bytes[0] ^= 1;
-    if (wish->other_instance)
+    if (options->other_instance)
         pair->sides[1].peer.identity.instance++;
 }
 
@@ -164,9 +164,9 @@ static void join_run(void *arg)
     j->side->status = quic_join(j->side->quic, &j->side->peer, 1, j->deadline_ns, NULL, &j->side->error);
 }
 
-void pair_join(struct quic_pair *pair, const struct pair_wish *wish)
+void pair_join(struct quic_pair *pair, const struct pair_options *options)
 {
-    uint64_t deadline_ns = clock_real() + (wish->join_ns > 0 ? wish->join_ns : PATIENCE_NS);
+    uint64_t deadline_ns = clock_real() + (options->join_ns > 0 ? options->join_ns : PATIENCE_NS);
     struct joining joinings[2];
     for (int i = 0; i < 2; i++) {
         joinings[i] = (struct joining){&pair->sides[i], deadline_ns};
@@ -176,10 +176,10 @@ void pair_join(struct quic_pair *pair, const struct pair_wish *wish)
         thread_join(&pair->sides[i].thread);
 }
 
-void pair_open_joined(struct quic_pair *pair, const struct pair_wish *wish)
+void pair_open_joined(struct quic_pair *pair, const struct pair_options *options)
 {
-    quic_pair_open(pair, wish);
-    pair_join(pair, wish);
+    quic_pair_open(pair, options);
+    pair_join(pair, options);
     for (int i = 0; i < 2; i++) {
         if (pair->sides[i].status != HEARTH_OK)
             fail_msg("side %d: %s", i, pair->sides[i].error.text);

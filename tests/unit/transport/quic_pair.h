@@ -46,7 +46,7 @@ struct quic_pair {
     struct relay *relay;       /* NULL: they talk to each other */
 };
 
-struct pair_wish {
+struct pair_options {
     int streams; /* 0: 2 */
     size_t datagram_size;
     uint64_t idle_ns;
@@ -58,11 +58,12 @@ struct pair_wish {
 };
 /* Credentials of a new node on this heap. */
 struct credentials *pair_node(struct heap *heap, uint8_t secret, uint64_t instance);
-void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish);
+void quic_pair_open(struct quic_pair *pair, const struct pair_options *options);
 /* Both join, each in a thread of its own. */
-void pair_join(struct quic_pair *pair, const struct pair_wish *wish);
-void pair_open_joined(struct quic_pair *pair, const struct pair_wish *wish); /* both, and it must succeed */
-void quic_pair_close(struct quic_pair *pair); /* nothing is left on the heaps */
+void pair_join(struct quic_pair *pair, const struct pair_options *options);
+void pair_open_joined(struct quic_pair *pair,
+                      const struct pair_options *options); /* both, and it must succeed */
+void quic_pair_close(struct quic_pair *pair);              /* nothing is left on the heaps */
 void pair_close_side(struct quic_pair *pair, int side);
 
 /* Sleeps as a node does, until one of both sides must be pumped. */

@@ -46,10 +46,10 @@ static void assert_all_moved(const struct traffic *list, int count)
 
 /* ---- bytes ---- */
 
-static void carries(const struct pair_wish *wish, size_t bytes, size_t piece)
+static void carries(const struct pair_options *options, size_t bytes, size_t piece)
 {
     struct traffic list[2 * LINK_PIPES_MAX];
-    pair_open_joined(&pair, wish);
+    pair_open_joined(&pair, options);
     assert_string_equal(pair.sides[0].peer.conns[0]->transport->scheme, "quic");
     int count = all_streams(list, bytes, piece);
     traffic_run(&pair, list, count);
@@ -59,27 +59,27 @@ static void carries(const struct pair_wish *wish, size_t bytes, size_t piece)
 
 TEST(carries_large_datagrams)
 {
-    carries(&(struct pair_wish){0}, SOME, 0);
+    carries(&(struct pair_options){0}, SOME, 0);
 }
 
 TEST(carries_usual_datagrams)
 {
-    carries(&(struct pair_wish){.datagram_size = 1452}, SOME, 0);
+    carries(&(struct pair_options){.datagram_size = 1452}, SOME, 0);
 }
 
 TEST(carries_small_datagrams_in_many_streams)
 {
-    carries(&(struct pair_wish){.datagram_size = 1200, .streams = LINK_PIPES_MAX}, 300000, 0);
+    carries(&(struct pair_options){.datagram_size = 1200, .streams = LINK_PIPES_MAX}, 300000, 0);
 }
 
 TEST(carries_one_stream)
 {
-    carries(&(struct pair_wish){.streams = 1}, 100000, 0);
+    carries(&(struct pair_options){.streams = 1}, 100000, 0);
 }
 
 TEST(carries_small_pieces)
 {
-    carries(&(struct pair_wish){.streams = 3}, 20000, 7);
+    carries(&(struct pair_options){.streams = 3}, 20000, 7);
 }
 
 /* ---- bad networks ---- */
@@ -87,7 +87,7 @@ TEST(carries_small_pieces)
 static void survives(const struct relay_habits *habits, size_t datagram_size, size_t bytes)
 {
     relay_begin(&relay, habits, 42);
-    carries(&(struct pair_wish){.relay = &relay, .datagram_size = datagram_size}, bytes, 0);
+    carries(&(struct pair_options){.relay = &relay, .datagram_size = datagram_size}, bytes, 0);
     assert_true(relay.passed > 0);
     relay_end(&relay);
 }
@@ -121,7 +121,7 @@ TEST(survives_garbage)
     struct prng prng;
     uint8_t bytes[1500];
     prng_init(&prng, 7);
-    pair_open_joined(&pair, &(struct pair_wish){0});
+    pair_open_joined(&pair, &(struct pair_options){0});
     port_open(&port, NULL);
     int count = all_streams(list, 500000, 0);
     uint64_t blocks = pair.sides[0].heap.bytes;
@@ -152,7 +152,7 @@ TEST(survives_garbage)
 TEST(a_stalled_stream_holds_up_nothing_else)
 {
     struct traffic list[6];
-    pair_open_joined(&pair, &(struct pair_wish){.streams = 3});
+    pair_open_joined(&pair, &(struct pair_options){.streams = 3});
     struct traffic stalled = {.conn = pair.sides[1].peer.conns[1], .out = SIZE_MAX, .seed_out = 9};
     for (int idle = 0; idle < 1000;) /* until its window is full */
         idle = traffic_move(&stalled) ? 0 : idle + 1;
@@ -192,7 +192,7 @@ static ssize_t read_to_the_end(struct traffic *t)
 /* Side 1 sends as much as it may and goes; all of it arrives, then the end. */
 TEST(close_delivers_what_was_sent)
 {
-    pair_open_joined(&pair, &(struct pair_wish){0});
+    pair_open_joined(&pair, &(struct pair_options){0});
     struct traffic sender = {.conn = pair.sides[1].peer.conns[1], .out = 200000, .seed_out = 3};
     struct traffic reader = {.conn = pair.sides[0].peer.conns[1], .in = 200000, .seed_in = 3};
     while (sender.sent < sender.out)
@@ -225,7 +225,7 @@ TEST(close_delivers_what_was_sent)
 /* Its process is killed: the socket goes without a word. */
 TEST(a_killed_peer_is_noticed)
 {
-    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
+    pair_open_joined(&pair, &(struct pair_options){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0], .out = 10, .seed_out = 1};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -237,7 +237,7 @@ TEST(a_killed_peer_is_noticed)
 /* The same, while we have nothing to say to it. */
 TEST(a_killed_peer_is_noticed_by_who_waits)
 {
-    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = KILLED_IDLE_NS});
+    pair_open_joined(&pair, &(struct pair_options){.idle_ns = KILLED_IDLE_NS});
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -248,7 +248,7 @@ TEST(a_killed_peer_is_noticed_by_who_waits)
 TEST(a_silent_peer_is_lost_after_the_idle_time)
 {
     relay_begin(&relay, &(struct relay_habits){0}, 1);
-    pair_open_joined(&pair, &(struct pair_wish){.relay = &relay, .idle_ns = 300 * NS_PER_MS});
+    pair_open_joined(&pair, &(struct pair_options){.relay = &relay, .idle_ns = 300 * NS_PER_MS});
     relay.dead = true;
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
@@ -259,7 +259,7 @@ TEST(a_silent_peer_is_lost_after_the_idle_time)
 /* Idle links stay up: something is said before the time is over. */
 TEST(an_idle_link_stays_up)
 {
-    pair_open_joined(&pair, &(struct pair_wish){.idle_ns = 200 * NS_PER_MS});
+    pair_open_joined(&pair, &(struct pair_options){.idle_ns = 200 * NS_PER_MS});
     struct traffic list[4];
     int count = all_streams(list, 0, 0);
     uint64_t until_ns = clock_real() + 600 * NS_PER_MS;

@@ -23,10 +23,10 @@ static struct quic_pair pair;
 
 /* ---- refused ---- */
 
-static void refused(const struct pair_wish *wish, enum hearth_reason reason, const char *because)
+static void refused(const struct pair_options *options, enum hearth_reason reason, const char *because)
 {
-    quic_pair_open(&pair, wish);
-    pair_join(&pair, wish);
+    quic_pair_open(&pair, options);
+    pair_join(&pair, options);
     assert_int_equal(pair.sides[1].status, HEARTH_PEER_LOST);
     assert_int_equal(pair.sides[1].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.why.status, HEARTH_PEER_LOST);
@@ -38,30 +38,30 @@ static void refused(const struct pair_wish *wish, enum hearth_reason reason, con
 
 TEST(another_secret_is_refused)
 {
-    refused(&(struct pair_wish){.secrets = {1, 2}, .join_ns = SHORT_NS}, HEARTH_REASON_SECRET_DIFFERS,
+    refused(&(struct pair_options){.secrets = {1, 2}, .join_ns = SHORT_NS}, HEARTH_REASON_SECRET_DIFFERS,
             "another secret");
 }
 
 TEST(another_key_is_refused)
 {
-    refused(&(struct pair_wish){.stranger = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
+    refused(&(struct pair_options){.stranger = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
             "another node");
 }
 
 /* The listener has no fault to find. */
 TEST(another_process_of_the_node_is_refused)
 {
-    refused(&(struct pair_wish){.other_instance = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
+    refused(&(struct pair_options){.other_instance = true, .join_ns = SHORT_NS}, HEARTH_REASON_NOT_HEARTH,
             "another process");
 }
 
 /* The listener waits for somebody else: who comes knows the secret, and is told to come again. */
 TEST(who_is_not_awaited_does_not_get_in)
 {
-    struct pair_wish wish = {.join_ns = SHORT_NS};
-    quic_pair_open(&pair, &wish);
+    struct pair_options options = {.join_ns = SHORT_NS};
+    quic_pair_open(&pair, &options);
     pair.sides[0].peer.identity.instance += 5;
-    pair_join(&pair, &wish);
+    pair_join(&pair, &options);
     assert_int_equal(pair.sides[0].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.count, 0);
     quic_pair_close(&pair);
@@ -69,8 +69,8 @@ TEST(who_is_not_awaited_does_not_get_in)
 
 TEST(nobody_there)
 {
-    struct pair_wish wish = {.join_ns = SHORT_NS};
-    quic_pair_open(&pair, &wish);
+    struct pair_options options = {.join_ns = SHORT_NS};
+    quic_pair_open(&pair, &options);
     pair_close_side(&pair, 0);
     struct quic_side *side = &pair.sides[1];
     side->status = quic_join(side->quic, &side->peer, 1, clock_real() + SHORT_NS, NULL, &side->error);
@@ -85,10 +85,10 @@ TEST(nobody_there)
 /* Another peer joins an endpoint that has one already; the first link goes on. */
 TEST(more_may_join_later)
 {
-    struct pair_wish wish = {0};
+    struct pair_options options = {0};
     struct quic_side third = {0};
     struct traffic list[4];
-    pair_open_joined(&pair, &wish);
+    pair_open_joined(&pair, &options);
 
     struct quic_pair second = {.sides = {pair.sides[0], third}};
     struct quic_side *old = &second.sides[0], *new = &second.sides[1];
@@ -101,7 +101,7 @@ TEST(more_may_join_later)
                                    .addr = quic_addr(old->quic),
                                    .dials = true,
                                    .streams = 1};
-    pair_join(&second, &wish);
+    pair_join(&second, &options);
     assert_int_equal(old->status, HEARTH_OK);
     assert_int_equal(new->status, HEARTH_OK);
     for (int i = 0; i < 2; i++) {
@@ -128,11 +128,11 @@ TEST(more_may_join_later)
 /* Whoever comes when many are half open must show first that it receives where it says it is. */
 TEST(under_load_an_address_must_be_proven)
 {
-    struct pair_wish wish = {0};
-    quic_pair_open(&pair, &wish);
+    struct pair_options options = {0};
+    quic_pair_open(&pair, &options);
     pair.sides[0].quic->half_open = QUIC_HALF_OPEN_FREE;
     double retries = pair.sides[0].quic->retries.left;
-    pair_join(&pair, &wish);
+    pair_join(&pair, &options);
     assert_int_equal(pair.sides[0].status, HEARTH_OK);
     assert_int_equal(pair.sides[1].status, HEARTH_OK);
     assert_true(pair.sides[0].quic->retries.left < retries);
@@ -149,7 +149,7 @@ static size_t overhear_hello(uint8_t *bytes)
     struct sock_addr bound;
     struct error error;
     struct datagrams one = {.bytes = bytes};
-    quic_pair_open(&other, &(struct pair_wish){0});
+    quic_pair_open(&other, &(struct pair_options){0});
     port_open(&port, &bound);
     other.sides[1].peer.addr = bound;
     int status =
@@ -203,10 +203,10 @@ static void flood_run(void *arg)
 TEST(a_flood_keeps_nobody_out)
 {
     uint8_t hello[DATAGRAM_BATCH];
-    struct pair_wish wish = {0};
+    struct pair_options options = {0};
     struct flood flood = {.hello = hello};
     flood.len = overhear_hello(hello);
-    quic_pair_open(&pair, &wish);
+    quic_pair_open(&pair, &options);
     flood.quic = pair.sides[0].quic;
     assert_int_equal(thread_start(&flood.thread, "flood", flood_run, &flood), HEARTH_OK);
     struct quic_peer absent = pair.sides[0].peer;
@@ -220,7 +220,7 @@ TEST(a_flood_keeps_nobody_out)
         assert_int_equal(pair.sides[0].quic->half_open, 0);
     } while (pair.sides[0].heap.bytes_peak <= (1u << 20)); /* until it was heard */
     assert_true(pair.sides[0].heap.bytes_peak < (64u << 20));
-    pair_join(&pair, &wish);
+    pair_join(&pair, &options);
     flood.stop = true;
     thread_join(&flood.thread);
     if (pair.sides[0].status != HEARTH_OK || pair.sides[1].status != HEARTH_OK)
@@ -233,12 +233,12 @@ TEST(a_flood_keeps_nobody_out)
 /* Wherever memory ends, joining fails or succeeds, and leaves nothing behind. */
 TEST(without_memory_nothing_is_left)
 {
-    struct pair_wish wish = {.join_ns = 30 * NS_PER_MS};
+    struct pair_options options = {.join_ns = 30 * NS_PER_MS};
     int coarse = getenv("HEARTH_TEST_SOAK") ? 20 : 4; /* who closes first waits 2 s for the other */
     for (int after = 0; after < 200; after += 1 + after / coarse) {
-        quic_pair_open(&pair, &wish);
+        quic_pair_open(&pair, &options);
         atomic_store(&pair.sides[after % 2].heap.fail_after, after);
-        pair_join(&pair, &wish);
+        pair_join(&pair, &options);
         quic_pair_close(&pair);
     }
 }

@@ -36,7 +36,7 @@ static ngtcp2_conn *native(int side)
 /* Side `from` says these bytes in TLS, behind its handshake: the other one is done with it. */
 static void say_late(int from, const uint8_t *bytes, size_t len)
 {
-    pair_open_joined(&pair, &(struct pair_wish){0});
+    pair_open_joined(&pair, &(struct pair_options){0});
     assert_int_equal(
         ngtcp2_conn_submit_crypto_data(native(from), NGTCP2_CRYPTO_LEVEL_APPLICATION, bytes, len), 0);
     struct traffic list[2];
@@ -146,7 +146,7 @@ static void join_seen(void)
 {
     bool seen = false;
     uint64_t until_ns = clock_real() + PATIENCE_NS;
-    quic_pair_open(&pair, &(struct pair_wish){0});
+    quic_pair_open(&pair, &(struct pair_options){0});
     for (int i = 0; i < 2; i++)
         quic_join_begin(pair.sides[i].quic, &pair.sides[i].peer, 1);
     while ((pair.sides[0].peer.count == 0 || pair.sides[1].peer.count == 0) && clock_real() < until_ns) {
