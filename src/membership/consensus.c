@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The consensus: what comes in, what follows from it, what goes out. */
+/* The consensus: its peers, messages in and out, time. */
 #include "membership/consensus.h"
 
 #include <string.h>
 
 #include "membership/consensus_state.h"
 
-#define EVERY_MIN_NS (100 * NS_PER_MS) /* nobody can ask for more beats than this */
+#define EVERY_MIN_NS (100 * NS_PER_MS) /* shortest heartbeat interval that a peer can ask for */
 
-/* ---- small questions ---- */
+/* ---- members ---- */
 
 bool self_leads(const struct consensus *a)
 {
@@ -20,7 +20,7 @@ uint64_t answer_ns(const struct consensus *a)
     return a->answer_ns;
 }
 
-/* A preset may be too hasty for the network it runs on. */
+/* A preset may be too short for the latency of this network. */
 static void learn_answer_time(struct consensus *a)
 {
     uint64_t slowest = 0;
@@ -61,8 +61,8 @@ bool member_gone(const struct consensus *a, int index)
     return p->left || p->health.state == HEALTH_DEAD || strayed(a, p);
 }
 
-/* It can be counted on: not only not gone, but heard since we last woke up; or we have its vote. One that we
- * were never joined to is about to be. */
+/* It counts for a quorum: heard since this node last woke up, or its vote is ours. A member that was never
+ * connected counts until it is dead. */
 bool member_present(const struct consensus *a, int index)
 {
     const struct voter *p = a->member[index];
@@ -79,7 +79,8 @@ static struct voter *peer_add(struct consensus *a, const struct peer_info *info)
     if (a->peer_count < PEERS_MAX)
         p = heap_alloc(a->heap, 1, sizeof *p);
     if (!p) {
-        log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-PEERS-FULL", "no room to watch %s", info->name);
+        log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-PEERS-FULL",
+                  "%s is not watched: no memory, or more than %d peers", info->name, PEERS_MAX);
         return NULL;
     }
     p->info = *info;
@@ -103,7 +104,7 @@ void members_link(struct consensus *a)
     for (int i = a->peer_count - 1; i >= 0; i--) {
         struct voter *p = a->peers[i];
         p->index = view_find(&a->view, &p->info.id);
-        p->heir = -1; /* that was a place in the view before */
+        p->heir = -1; /* an index of the previous view */
         if (p->index < 0 && !p->health.linked)
             peer_remove(a, i);
     }
@@ -131,13 +132,6 @@ void send_message(struct consensus *a, const struct identity *to, uint8_t kind, 
         outbox_put(a->outbox, to, kind, a->message, (size_t)(w->at - a->message));
 }
 
-void send_to_others(struct consensus *a, uint8_t kind, const struct writer *w)
-{
-    for (int i = 0; i < a->view.size; i++)
-        if (a->member[i])
-            send_message(a, &a->view.members[i].id, kind, w);
-}
-
 void send_beat(struct consensus *a, struct voter *p)
 {
     struct beat b = {.stamp_ns = a->now_ns,
@@ -160,10 +154,10 @@ void send_beat(struct consensus *a, struct voter *p)
     struct writer w = message_begin(a);
     beat_put(&w, &b);
     send_message(a, &p->info.id, MESSAGE_BEAT, &w);
-    send_accept(a, p); /* it may have missed it, or was not joined to us yet */
+    send_accept(a, p); /* it may have missed it, or was not connected yet */
 }
 
-/* Not the same one again and again: beats cross. */
+/* Heartbeats cross, so the same view is not repeated at once. */
 void send_view(struct consensus *a, struct voter *p)
 {
     bool again = p->view_epoch == a->view.epoch && a->now_ns < p->view_at_ns + answer_ns(a) / 5;
@@ -206,7 +200,7 @@ static void think(struct consensus *a)
         send_beat(a, a->peers[i]);
 }
 
-/* The time that passed. If we ourselves did not run, nobody's silence counts. */
+/* If this process itself did not run for long, the silence of peers does not count. */
 static void advance(struct consensus *a, uint64_t now_ns)
 {
     if (now_ns <= a->now_ns)
@@ -231,14 +225,14 @@ static void health_changed(struct consensus *a, const struct voter *p, enum heal
     if (p->health.state == before)
         return;
     a->stir = true;
-    /* A connection that ends after a goodbye is no sign of illness, and guests come and go. */
+    /* Members that leave and guests are no failures. */
     if (p->index >= 0 && !p->left && view_votes(&a->view, p->index)) {
         struct hearth_event *e = event_add(a, HEARTH_EVENT_HEALTH, &p->info);
         snprintf(e->health, sizeof e->health, "%s", health_state_name(p->health.state));
     }
 }
 
-/* Another preset may want to hear from us more often than ours wants to speak. */
+/* A peer with a faster preset gets heartbeats at its own interval. */
 static void beat_in_time(struct consensus *a, struct voter *p)
 {
     uint64_t every = p->beat.every_ms * NS_PER_MS;
@@ -254,7 +248,7 @@ static void hear(struct consensus *a, struct voter *p)
 {
     enum health_state before = p->health.state;
     if (p->health.heard_ns < p->health.paused_ns)
-        a->stir = true; /* for the first time since we woke up */
+        a->stir = true; /* the first time since this node woke up */
     health_heard(&p->health, a->now_ns);
     health_changed(a, p, before);
 }
@@ -286,7 +280,7 @@ uint64_t consensus_deadline(const struct consensus *a)
         uint64_t other = health_deadline(&a->peers[i]->health);
         deadline = other < deadline ? other : deadline;
     }
-    /* Without a connection nothing is due for long, and waiting must not look like having slept. */
+    /* Without a connection nothing is due for long; advance() must not take that wait for a pause. */
     uint64_t soon = a->now_ns + a->preset->beat_ns;
     if (deadline != NEVER_NS && deadline > soon)
         deadline = soon;
@@ -295,7 +289,6 @@ uint64_t consensus_deadline(const struct consensus *a)
 
 /* ---- messages ---- */
 
-/* A wrong content changes nothing but the text of the refusal. */
 static int refuse(const char **what, const char *text)
 {
     *what = text;
@@ -313,12 +306,12 @@ static void note_standing(struct consensus *a, struct voter *p, const struct bea
     p->beat_at_ns = a->now_ns;
     p->told = true;
     if (b->instance == a->view.instance)
-        p->stray_ok_ns = 0; /* it is here: should it go, it goes at once */
+        p->stray_ok_ns = 0; /* it has arrived: from now on another instance means that it left */
     if (!same)
         a->stir = true;
 }
 
-/* Who is behind learns where we are, and who is ahead, that we are behind. */
+/* A peer that is behind gets our view; a peer that is ahead learns that we are behind. */
 static void help_along(struct consensus *a, struct voter *p)
 {
     const struct beat *b = &p->beat;
@@ -339,7 +332,7 @@ static int input_beat(struct consensus *a, struct voter *p, struct reader *r, co
 {
     struct beat b;
     if (!beat_get(r, &b))
-        return refuse(what, "a beat with fields that cannot be");
+        return refuse(what, "heartbeat: invalid field");
     note_standing(a, p, &b);
     bool answer = b.echo_ns > p->answered_ns && b.echo_ns <= a->now_ns && a->now_ns - b.echo_ns >= b.hold_ns;
     if (answer) {
@@ -356,7 +349,7 @@ static int input_call(struct consensus *a, struct voter *p, struct reader *r, co
 {
     struct vote_request call;
     if (!call_get(r, &call))
-        return refuse(what, "a call for votes with fields that cannot be");
+        return refuse(what, "call for votes: invalid field");
     take_call(a, p, &call);
     return HEARTH_OK;
 }
@@ -366,7 +359,7 @@ static int input_answer(struct consensus *a, struct voter *p, uint8_t kind, stru
 {
     struct answer answer;
     if (!answer_get(r, &answer, &a->scratch))
-        return refuse(what, "an answer with fields that cannot be");
+        return refuse(what, "vote, acceptance or leave: invalid field");
     if (kind == MESSAGE_VOTE)
         take_vote(a, p, &answer);
     else if (kind == MESSAGE_ACCEPT)
@@ -380,7 +373,7 @@ static int input_propose(struct consensus *a, struct voter *p, struct reader *r,
 {
     uint64_t term = get_u64(r);
     if (!view_get(r, &a->scratch) || !term_sane(term) || a->scratch.term > term || a->scratch.epoch < 2)
-        return refuse(what, "a proposal with fields that cannot be");
+        return refuse(what, "proposal: invalid field");
     take_propose(a, p, term);
     return HEARTH_OK;
 }
@@ -388,7 +381,7 @@ static int input_propose(struct consensus *a, struct voter *p, struct reader *r,
 static int input_view(struct consensus *a, struct voter *p, struct reader *r, const char **what)
 {
     if (!view_get(r, &a->scratch))
-        return refuse(what, "a view with fields that cannot be");
+        return refuse(what, "view: invalid field");
     take_view(a, p);
     return HEARTH_OK;
 }
@@ -397,7 +390,7 @@ static int input_dissolve(struct consensus *a, struct voter *p, struct reader *r
 {
     uint64_t instance = get_u64(r), target = get_u64(r);
     if (r->bad || instance == 0 || target == 0)
-        return refuse(what, "a dissolution with fields that cannot be");
+        return refuse(what, "dissolve: invalid field");
     take_dissolve(a, p, instance, target);
     return HEARTH_OK;
 }
@@ -420,7 +413,7 @@ static int input(struct consensus *a, struct voter *p, uint8_t kind, struct read
     case MESSAGE_DISSOLVE:
         return input_dissolve(a, p, r, what);
     default:
-        return refuse(what, "a message of a kind that is not for the consensus");
+        return refuse(what, "not a message of the consensus");
     }
 }
 
@@ -432,7 +425,7 @@ int consensus_input(struct consensus *a, const struct received *message, uint64_
     advance(a, now_ns);
     struct voter *p = peer_find(a, message->from);
     if (!p || !p->health.linked)
-        return HEARTH_OK; /* the last messages of a connection that has gone, or no memory for it */
+        return HEARTH_OK; /* the last messages of a closed connection, or no memory for the peer */
     hear(a, p);
     struct reader r = reader_of(message->payload, message->len);
     int status = input(a, p, message->kind, &r, what);
@@ -443,7 +436,7 @@ int consensus_input(struct consensus *a, const struct received *message, uint64_
     return status;
 }
 
-/* ---- what happens ---- */
+/* ---- events of the node ---- */
 
 void consensus_linked(struct consensus *a, const struct peer_info *info, uint64_t now_ns)
 {
@@ -517,7 +510,7 @@ void consensus_describe(struct consensus *a, const struct peer_info *self, uint6
     uint32_t guest = a->self.features & PEER_GUEST;
     advance(a, now_ns);
     a->self = *self;
-    a->self.id = id; /* that never changes, nor whether we have a vote */
+    a->self.id = id; /* constant, as is the right to vote */
     a->self.features = (a->self.features & ~PEER_GUEST) | guest;
     a->stir = true;
     think(a);
@@ -544,7 +537,7 @@ void consensus_set_begun(struct consensus *a, bool begun)
     think(a);
 }
 
-/* Our vote goes to whom it helps most, so that two machines stay one cluster when one of them leaves. */
+/* The vote goes to an heir, so that the rest of the cluster keeps its quorum. */
 void consensus_leave(struct consensus *a, uint64_t now_ns)
 {
     if (a->state == CONSENSUS_GONE)
@@ -567,7 +560,7 @@ void consensus_leave(struct consensus *a, uint64_t now_ns)
     a->state = CONSENSUS_GONE;
 }
 
-/* ---- what is so ---- */
+/* ---- state ---- */
 
 enum consensus_state consensus_state(const struct consensus *a)
 {

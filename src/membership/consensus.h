@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Agreement on who is in and who leads. A machine: no I/O, no clock, no memory but its heap; simulator and
- * node drive the same code.
+/* Agreement on the members of a cluster and their leader. A state machine: no I/O, no clock, no memory but
+ * its heap; the simulator and the node drive the same code.
  *
  * The rules (docs/membership.md explains them):
- *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
- *    merge: the members of the worse one ask to join the better one (its leader tells them to), one view
- *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a
- *    job runs in it (busy); then: one has begun; then: more members; then: the smaller instance number. Two
- *    busy ones do not merge, and both say so, until one is not busy any more.
+ *  - A node founds its own instance when it starts: epoch 1, one member, which leads. Instances that meet
+ *    merge: the leader of the worse one tells its members to join the better one. Their old view stays in
+ *    force until the other instance admits them. An instance is better if, in this order: it has a quorum; a
+ *    job runs in it (busy); a job has begun; it has more members; its number is smaller. Two busy instances
+ *    merge only after one is no longer busy, and both report the conflict.
  *  - Guests are in the view and take part in jobs, but have no vote: they never decide, call or lead, and
- *    no quorum needs them. Alone they are stranded, and join the first instance that they meet.
- *  - The next view of an instance is decided as in single-decree Paxos: acceptors are the voters of the
- *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
- *    there is one view for each epoch, whatever is lost, doubled, late or cut off.
- *  - One leader per term: a voter votes once in each. Who leads and has decided epoch e in term t may propose
- *    e + 1 in t at once, once. A voter calls for votes when the leader is dead, has left, says that it does
- *    not hear a quorum, or is in a view that nothing proves, and no voter more senior lives; if that one does
- *    not come forward, the next one does. Votes are refused while one's own leader serves (but after several
- *    tries of a candidate that has a better connection to the rest, given).
- *  - Acceptors tell all members what they accept, and members say in which view they are. Nobody believes a
- *    view because one other says so: consensus_evidence.c. Terms and epochs are followed in bounded steps.
- *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
- *    is dead, has left or is in another instance, many at once where they come together.
- *  - Who leaves hands its vote, with all it has promised and accepted, to one other member: the leader, or
- *    the next in line. So one of two can leave without stranding the other.
- *  - A restarted process is a new identity, and no voter of any view before it joined. Who returns to an
- *    instance is no voter there before a view later than the last one it knew takes it in.
- *  - Who cannot reach a quorum of its view is stranded: it decides nothing and says so. It goes on when it
- *    hears from a quorum again, joins again when it learns that it was taken out, and joins another
- *    instance that has a quorum when it meets one. If its instance never was busy it begins anew by itself
- *    after a while (twice dead_ns), alone; those who do so together merge.
- *  - Everything that came from an older term, epoch or another instance is answered with where we are, and
- *    changes nothing. */
+ *    do not count for a quorum. A guest alone is stranded and joins the first instance that it meets.
+ *  - The next view of an instance is decided by single-decree Paxos: the voters of the current view are the
+ *    acceptors, terms are the ballots, a quorum is a majority or exactly half with the current leader. So
+ *    each epoch has one view, whatever message is lost, duplicated or late.
+ *  - One leader per term: a voter votes once in each. A leader that has decided epoch e in term t may propose
+ *    e + 1 in t at once, once. A voter calls for votes when the leader is dead, has left, reports that it
+ *    hears no quorum, or is in an unproven view, and no more senior voter lives; if that one does not call,
+ *    the next does. Voters refuse while their own leader serves, except after several tries of a candidate
+ *    that reaches more members.
+ *  - Acceptors tell all members what they accept, and members report their view. One report is not enough to
+ *    believe a view: consensus_evidence.c. Terms and epochs are followed in bounded steps.
+ *  - The leader admits nodes that ask to join (heartbeats of other nodes name the instance they request) and
+ *    removes members that are dead, have left or are in another instance. One view covers many changes.
+ *  - A member that leaves hands its vote, with all it has promised and accepted, to one other member: the
+ *    leader, or the next in line. So one of two members can leave without stranding the other.
+ *  - A restarted process has a new identity, and is no voter of any view before it joined. A node that
+ *    returns to an instance votes there only after a view later than the last one it knew admits it.
+ *  - A member that hears no quorum of its view is stranded: it decides nothing and reports that. It goes on
+ *    when it hears a quorum again, joins again when it learns that it was removed, and joins another instance
+ *    with a quorum when it meets one. If its instance never was busy, it founds a new one after a while
+ *    (twice dead_ns); several that do so merge.
+ *  - A message of an older term, an older epoch or another instance changes nothing; the answer says where
+ *    this node stands. */
 #pragma once
 
 #include "core/log.h"
@@ -46,66 +46,67 @@ struct consensus_setup {
     struct heap *heap;
     struct log log;
     struct outbox *outbox;    /* lent: messages go there */
-    struct event_log *events; /* lent: what happens to the view and its members */
+    struct event_log *events; /* lent: changes of the view and its members */
     struct peer_info self;
     const struct health_preset *health;
-    uint64_t seed; /* for jitter, and for drawing instances: never the same for two processes */
+    uint64_t seed; /* for jitter and instance numbers: never the same for two processes */
     uint64_t now_ns;
 };
 int MUST_CHECK consensus_open(const struct consensus_setup *setup, struct consensus **out);
-void consensus_close(struct consensus *consensus); /* NULL is allowed; says nothing to anybody */
+void consensus_close(struct consensus *consensus); /* NULL is allowed; sends nothing */
 
-/* ---- what happens ---- */
+/* ---- input ---- */
 
 enum parting {
     PARTING_BROKE, /* the connection ended, or cannot be made */
-    PARTING_LEFT   /* it said that it goes */
+    PARTING_LEFT   /* it announced that it leaves */
 };
-/* A connection to this node stands, its identity proven, its description as it said. Again: the description
- * has changed (addresses, flags): the leader puts it into the next view. */
+/* The node is connected and its identity is proven. A second call: its description has changed (addresses,
+ * flags), and the leader puts it into the next view. */
 void consensus_linked(struct consensus *consensus, const struct peer_info *peer, uint64_t now_ns);
 void consensus_unlinked(struct consensus *consensus, const struct identity *peer, enum parting how,
                         uint64_t now_ns);
-/* Anything else that came from it shows that it lives (traffic of operations). */
+/* Other traffic of the peer (operations) shows that it lives. */
 void consensus_heard(struct consensus *consensus, const struct identity *peer, uint64_t now_ns);
-/* It is in a group with us, where its pieces come so late; or in none any more. */
+/* The peer is in a group with this node, where its pieces are this late; or no longer in one. */
 void consensus_works(struct consensus *consensus, const struct identity *peer, bool works, uint64_t late_ns);
-/* A message of one of its kinds. Malformed ones change nothing: HEARTH_PROTOCOL with what is wrong. */
+/* A consensus message. HEARTH_PROTOCOL: malformed, nothing has changed, `what` says why. */
 int MUST_CHECK consensus_input(struct consensus *consensus, const struct received *message, uint64_t now_ns,
                                const char **what);
-void consensus_describe(struct consensus *consensus, const struct peer_info *self,
-                        uint64_t now_ns); /* we changed */
-/* Leader: a job runs in our instance, and is not given up for another one. Forgotten when we lead no more or
+/* The description of this node has changed. */
+void consensus_describe(struct consensus *consensus, const struct peer_info *self, uint64_t now_ns);
+/* Leader: a job runs in this instance, which therefore joins no other. Reset when this node stops leading or
  * the instance changes. */
 void consensus_set_busy(struct consensus *consensus, bool busy);
-/* A job runs in our instance, as we know, perhaps since a moment ago only: then it is better than one
- * without, but gives way to one that is busy. That there was one is never forgotten. */
+/* A job runs in this instance, perhaps only just started: better than an instance without, worse than a busy
+ * one. The instance remembers for good that it had a job. */
 void consensus_set_begun(struct consensus *consensus, bool begun);
-void consensus_leave(struct consensus *consensus, uint64_t now_ns); /* says goodbye; only close may follow */
+void consensus_leave(struct consensus *consensus,
+                     uint64_t now_ns); /* tells the peers; only close may follow */
 void consensus_tick(struct consensus *consensus, uint64_t now_ns);
-uint64_t consensus_deadline(const struct consensus *consensus); /* when it must be ticked */
+uint64_t consensus_deadline(const struct consensus *consensus); /* of the next tick */
 
-/* ---- what is so ---- */
+/* ---- state ---- */
 
 enum consensus_state {
-    CONSENSUS_JOINING,  /* wants to be in another instance, and waits to be in its view */
-    CONSENSUS_MEMBER,   /* in a view, and a quorum of it is heard */
-    CONSENSUS_STRANDED, /* in a view, too few of it are heard */
-    CONSENSUS_GONE      /* it has left */
+    CONSENSUS_JOINING,  /* waits for another instance to admit it */
+    CONSENSUS_MEMBER,   /* in a view, and hears a quorum of it */
+    CONSENSUS_STRANDED, /* in a view, and hears too few of it */
+    CONSENSUS_GONE      /* has left */
 };
 const char *consensus_state_name(enum consensus_state state);
 enum consensus_state consensus_state(const struct consensus *consensus);
 const struct view *consensus_view(const struct consensus *consensus); /* the last one adopted; never NULL */
-bool consensus_leads(const struct consensus *consensus); /* we are its leader, and a quorum is heard */
+bool consensus_leads(const struct consensus *consensus); /* this node leads, and hears a quorum */
 const struct health *consensus_health(const struct consensus *consensus,
                                       const struct identity *peer); /* or NULL */
-/* A node that we are joined to, or a member that we were, as it described itself last; NULL: neither. */
+/* The last description of a connected node or a member; NULL: neither. */
 const struct peer_info *consensus_peer(const struct consensus *consensus, const struct identity *peer);
-/* The nodes that we are joined to, one after the other (*place begins with 0); NULL: no more. */
+/* Iterates over the connected nodes (*place begins with 0); NULL: no more. */
 const struct peer_info *consensus_next_linked(const struct consensus *consensus, int *place);
-/* Why too few are heard, and what to do: for people. */
+/* For users: which members are missing, and what to do. */
 void consensus_why_stranded(const struct consensus *consensus, char *text, size_t size);
-/* One sentence why a node that is linked is not (yet) in our view; "" if it is. */
+/* One sentence why a connected node is not (yet) in the view; "" if it is. */
 void consensus_why_not(const struct consensus *consensus, const struct identity *peer, char *text,
                        size_t size);
 
@@ -115,7 +116,7 @@ void consensus_why_not(const struct consensus *consensus, const struct identity 
 struct consensus_counts {
     uint64_t elections_started, elections_won, elections_timed_out, views;
     uint64_t leading_ns, following_ns;      /* up to the last tick */
-    int linked;                             /* nodes that we are joined to */
-    int healthy, degraded, unhealthy, dead; /* members but ourselves */
+    int linked;                             /* connected nodes */
+    int healthy, degraded, unhealthy, dead; /* members except this node */
 };
 void consensus_count(const struct consensus *consensus, struct consensus_counts *counts);

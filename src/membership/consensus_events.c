@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and other rooms are told: events, reasons, counts. */
+/* Events, reasons and counts for users and other rooms. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "membership/consensus_state.h"
 
-struct hearth_event *event_add(struct consensus *a, enum hearth_event_kind kind, const struct peer_info *who)
+struct hearth_event *event_add(struct consensus *a, enum hearth_event_kind kind, const struct peer_info *node)
 {
-    struct hearth_event *e = event_log_add(a->events, kind, who ? &who->id : NULL);
+    struct hearth_event *e = event_log_add(a->events, kind, node ? &node->id : NULL);
     e->epoch = a->view.epoch;
     e->term = a->view.term;
     e->members = a->view.size;
-    if (who)
-        snprintf(e->name, sizeof e->name, "%s", who->name);
+    if (node)
+        snprintf(e->name, sizeof e->name, "%s", node->name);
     return e;
 }
 

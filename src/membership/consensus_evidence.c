@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which views of others are believed. One member may lie; so nobody takes a view because one other says that
- * it was decided. What a peer says is of two kinds, both with the digest of the whole view:
+/* Which reported views are believed. One member may lie, so the word of one peer does not prove a view. A
+ * peer reports two things, both with the digest of the whole view:
  *
- *   it has accepted it   ACCEPT, which goes to all members, or PROPOSE, since who proposes accepts
- *   it is in it          BEAT and VIEW; an honest one is in a view only after it was decided
+ *   it has accepted it   ACCEPT, which goes to all members, or PROPOSE, since a proposer accepts
+ *   it is in it          BEAT and VIEW; an honest peer is in a view only after it was decided
  *
  * A view is believed
  *  - in our own instance: if a quorum of our view is in it or has accepted it in one term (the next epoch),
  *    or two others are in it (any later epoch): one of the two is honest;
- *  - in the instance that we request to join: if two others are in it, or one where we know nobody else who
- *    should be.
+ *  - in the instance that we request to join: if two others are in it, or one if no other known peer should
+ *    be.
  *
- * A node that is behind and finds no such evidence, because those who could give it are gone, does not guess.
- * If those who are behind are a quorum of their view, they elect one of them, who finds what was decided as
- * every new leader does. If not, they leave the instance after a while, which harms nobody, and join again.
- * So does a node that finds others in another view of its own epoch: then somebody lied in an election. */
+ * A node that is behind and finds no such evidence, because the peers that could give it are gone, does not
+ * guess. If the nodes that are behind are a quorum of their view, they elect a leader, which finds what was
+ * decided as every new leader does. If not, they leave the instance after a while and join again. So does a
+ * node that finds others in another view of its own epoch: then a member lied in an election. */
 #include <string.h>
 
 #include "membership/consensus_state.h"
@@ -26,12 +26,12 @@ struct digest view_digest(struct consensus *a, const struct view *view)
     return digest_of(a->message, (size_t)(w.at - a->message));
 }
 
-/* ---- what peers say ---- */
+/* ---- reports of peers ---- */
 
 void peer_says(struct voter *p, uint64_t instance, uint64_t epoch, const struct digest *digest)
 {
     if (p->view.instance == instance && p->view.epoch > epoch)
-        return; /* a message that was late */
+        return; /* a late message */
     p->view = (struct ballot){instance, epoch, 0, *digest};
 }
 
@@ -53,7 +53,7 @@ static bool accepted_in(const struct voter *p, const struct view *view, uint64_t
            digest_equal(&p->accept.digest, digest);
 }
 
-/* How many nodes are in this view, as they say. Processes with one key are one. */
+/* How many nodes report this view. Processes with one key count once. */
 static int backers(const struct consensus *a, const struct view *view, const struct digest *digest)
 {
     int count = 0;
@@ -69,7 +69,7 @@ static int backers(const struct consensus *a, const struct view *view, const str
 
 /* ---- our own instance ---- */
 
-/* A member that has left gave its vote to another one, which knows what was decided with it. */
+/* The heir of a member that left knows what was decided with its vote. */
 static const struct voter *speaks_for(const struct consensus *a, int index)
 {
     const struct voter *p = a->member[index];
@@ -105,7 +105,7 @@ static bool believed_here(const struct consensus *a, const struct view *view, co
 
 /* ---- another instance ---- */
 
-/* It should know this view: it is in its instance as it says, or is listed and not about to join, too. */
+/* It should know this view: it reports the instance, or is listed and not just joining. */
 static bool should_know(const struct voter *p, const struct view *view)
 {
     if (!lives(p) || p->view.instance == view->instance)
@@ -135,7 +135,7 @@ static bool believed(const struct consensus *a, const struct view *view, const s
     return backers(a, view, digest) >= needed_there(a, view);
 }
 
-/* ---- what follows ---- */
+/* ---- consequences ---- */
 
 void take_view(struct consensus *a, struct voter *from)
 {
@@ -148,7 +148,7 @@ void take_view(struct consensus *a, struct voter *from)
     bool keep = a->offered.size > 0 && instance_wants(a, &a->offered) &&
                 backers(a, &a->offered, &a->offered_digest) > backers(a, view, &digest);
     if (keep)
-        return; /* more stand behind that one */
+        return; /* it has more backers */
     view_copy(&a->offered, view);
     a->offered_digest = digest;
 }
@@ -165,14 +165,14 @@ bool peer_disagrees(const struct consensus *a, const struct voter *p)
     return in_another_view(a, p) && p->beat.epoch >= a->view.epoch;
 }
 
-/* Its view and ours cannot both go on: it leads another one that has a quorum, and we lead or have none. */
+/* It leads another view with a quorum, while we lead or hear no quorum: both views cannot go on. */
 static bool is_rival(const struct consensus *a, const struct voter *p)
 {
     bool leads = (p->beat.flags & BEAT_LEADS) && (p->beat.flags & BEAT_QUORUM);
     return leads && (a->has_quorum ? self_leads(a) && peer_disagrees(a, p) : in_another_view(a, p));
 }
 
-/* Others are in another view of our instance, and not enough are in ours. */
+/* Others are in another view of our instance, and too few are in ours. */
 static bool is_apart(const struct consensus *a)
 {
     bool some = false, with[VIEW_MEMBERS_MAX];
@@ -203,8 +203,9 @@ void evidence_think(struct consensus *a)
     else if (a->apart_ns == 0)
         a->apart_ns = a->now_ns;
     if (a->now_ns >= evidence_deadline(a)) {
-        log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-APART",
-                  "others are in a view of this instance that nothing proves: joining them anew");
+        log_write(
+            &a->log, HEARTH_LOG_WARN, "HEARTH-APART",
+            "other members are in a view of this instance that cannot be proven: leaving it to join again");
         instance_found(a);
     }
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From view to view and from instance to instance: adopting, beginning anew, merging. */
+/* Changes of view and of instance: adopting a view, founding, merging. */
 #include <string.h>
 
 #include "membership/consensus_state.h"
 
-#define JOIN_NS (2 * NS_PER_S) /* at least so long we wait to be taken in */
+#define JOIN_NS (2 * NS_PER_S) /* least time to wait for admission */
 
 void view_copy(struct view *to, const struct view *from)
 {
     memcpy(to, from, offsetof(struct view, members) + (size_t)from->size * sizeof from->members[0]);
 }
 
-/* ---- where we have been ---- */
+/* ---- earlier instances ---- */
 
 uint64_t instance_left_at(const struct consensus *a, uint64_t instance)
 {
     if (a->self.features & PEER_GUEST)
-        return 0; /* it has promised nothing */
+        return 0; /* a guest has promised nothing */
     for (int i = 0; i < a->past_count; i++)
         if (a->past[i].instance == instance)
             return a->past[i].epoch;
     return 0;
 }
 
-/* What we promised there is forgotten, so that we must not be a voter there again before a later view takes
- * us in. The oldest of many is forgotten. */
+/* Promises are dropped with their instance, so this node may vote there again only after a later view admits
+ * it. When the table is full the oldest entry goes. */
 static void past_add(struct consensus *a, uint64_t instance, uint64_t epoch)
 {
     int at = 0;
@@ -32,7 +32,7 @@ static void past_add(struct consensus *a, uint64_t instance, uint64_t epoch)
         at++;
     if (at == a->past_count && at == PAST_MAX)
         at = 0;
-    if (at < a->past_count) { /* to the end: the youngest */
+    if (at < a->past_count) { /* the newest stands last */
         memmove(&a->past[at], &a->past[at + 1], (size_t)(a->past_count - at - 1) * sizeof a->past[0]);
         a->past_count--;
     }
@@ -50,7 +50,7 @@ static void keep_proxies(struct consensus *a)
     a->proxy_count = kept;
 }
 
-/* Those who came just now need not have learnt it yet. */
+/* New members need time to learn that they were admitted. */
 static void excuse_newcomers(struct consensus *a)
 {
     bool other = a->view.instance != a->previous.instance;
@@ -87,11 +87,11 @@ static void install(struct consensus *a, const struct view *next)
     a->adopted_ns = a->now_ns;
     a->counts.views++;
     vote_reset(a);
-    event_view(a, &a->previous); /* while those who are out are still known */
+    event_view(a, &a->previous); /* before members_link drops the removed peers */
     members_link(a);
     keep_proxies(a);
     excuse_newcomers(a);
-    a->announce = true; /* others wait for our word that it was decided */
+    a->announce = true; /* others wait for our report */
     a->stir = true;
 }
 
@@ -126,12 +126,12 @@ void instance_adopt(struct consensus *a, const struct view *view)
         install(a, view);
         return;
     }
-    instance_found(a); /* we were taken out */
+    instance_found(a); /* we were removed */
 }
 
-/* ---- which of two is better ---- */
+/* ---- comparison of instances ---- */
 
-/* Too few are heard, and not only for a moment: who wakes up does not leave its instance for that. */
+/* No quorum, and not only briefly: a node that has just woken up stays in its instance. */
 static uint64_t given_up_ns(const struct consensus *a)
 {
     return a->has_quorum ? NEVER_NS : a->stranded_ns + answer_ns(a) / 4;
@@ -155,14 +155,14 @@ bool instance_better(const struct consensus *a, const struct voter *leader)
     return b->instance < a->view.instance;
 }
 
-/* It speaks for another instance that takes newcomers. */
+/* It leads another instance, which admits nodes. */
 static bool speaks_for_another(const struct consensus *a, const struct voter *p)
 {
     return p->health.linked && p->health.state != HEALTH_DEAD && !p->left && p->told &&
            (p->beat.flags & BEAT_LEADS) && p->beat.instance != a->view.instance && p->beat.request == 0;
 }
 
-/* Of two who say so, an old leader and a new one, the one whose view is later. */
+/* The leader of the instance. If an old and a new one both claim it, the one with the later view. */
 static const struct voter *speaker_of(const struct consensus *a, uint64_t instance)
 {
     const struct voter *speaker = NULL;
@@ -175,7 +175,7 @@ static const struct voter *speaker_of(const struct consensus *a, uint64_t instan
     return speaker;
 }
 
-/* Our key is in there already, on another machine: it would not take us in. */
+/* Another machine has our key there: the instance would not admit us. */
 static bool key_is_there(const struct consensus *a, uint64_t instance)
 {
     for (int i = 0; i < a->peer_count; i++)
@@ -200,7 +200,7 @@ static void tell_conflict(struct consensus *a, struct voter *p)
     p->conflict_told = both;
 }
 
-/* ---- joining another one ---- */
+/* ---- joining another instance ---- */
 
 static void request_end(struct consensus *a)
 {
@@ -227,7 +227,9 @@ static void send_dissolve(struct consensus *a)
     struct writer w = message_begin(a);
     put_u64(&w, a->view.instance);
     put_u64(&w, a->request);
-    send_to_others(a, MESSAGE_DISSOLVE, &w);
+    for (int i = 0; i < a->view.size; i++)
+        if (a->member[i])
+            send_message(a, &a->view.members[i].id, MESSAGE_DISSOLVE, &w);
     a->dissolve_ns = a->now_ns + answer_ns(a) / 2;
 }
 
@@ -248,7 +250,7 @@ static void think_of_request(struct consensus *a)
     bool ours_to_judge = self_leads(a) || !a->has_quorum;
     if (!speaker || (ours_to_judge && !instance_better(a, speaker))) {
         request_end(a);
-        a->request_pause_ns = a->now_ns + answer_ns(a) / 20; /* what has just changed may change again */
+        a->request_pause_ns = a->now_ns + answer_ns(a) / 20; /* may change again soon */
     } else if (a->now_ns >= a->request_end_ns) {
         request_end(a);
         a->request_pause_ns = a->now_ns + answer_ns(a) + prng_below(&a->prng, 2 * answer_ns(a));
@@ -257,7 +259,7 @@ static void think_of_request(struct consensus *a)
     }
 }
 
-/* Of those that are better than ours the best, which the speakers' own comparison would find, too. */
+/* The same order as instance_better. */
 static bool better_speaker(const struct voter *p, const struct voter *best)
 {
     const uint8_t flags[] = {BEAT_BUSY, BEAT_BEGUN};
@@ -303,7 +305,7 @@ static void think_of_quorum(struct consensus *a)
     a->announce = a->announce || self_leads(a);
 }
 
-/* People are told when it lasts: who wakes up hears the others a moment later. */
+/* Reported only if it lasts: a node that wakes up hears the others soon. */
 static uint64_t tell_quorum_ns(const struct consensus *a)
 {
     if (a->has_quorum == a->quorum_told)
@@ -311,8 +313,8 @@ static uint64_t tell_quorum_ns(const struct consensus *a)
     return a->has_quorum ? a->now_ns : a->stranded_ns + answer_ns(a) / 2;
 }
 
-/* Too few were heard for too long, and nothing was ever done here that others could still be doing. A guest
- * decides nothing, so it need not wait, and alone it has nothing to gain. */
+/* No quorum for too long, in an instance without a job that others could still run. A guest decides nothing,
+ * so a job does not hold it; alone it gains nothing. */
 static uint64_t anew_ns(const struct consensus *a)
 {
     bool waits = view_votes(&a->view, a->me) ? a->worked : a->view.size == 1;
@@ -338,7 +340,7 @@ void instance_think(struct consensus *a)
         instance_found(a);
 }
 
-/* When the next one who is still in another instance is not excused any more. */
+/* The next end of the grace period of a member that is still in another instance. */
 static uint64_t excuse_ends_ns(const struct consensus *a)
 {
     uint64_t end = NEVER_NS;

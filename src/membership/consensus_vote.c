@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Agreement on the next view: one decree of Paxos for each epoch. Members of the present view are the
+/* Agreement on the next view: one decree of Paxos for each epoch. The voters of the current view are the
  * acceptors, terms are the ballots. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "membership/consensus_state.h"
 
-#define LONG_TRY 3 /* a proposal may take so many times as long as a call */
+#define LONG_TRY 3  /* a proposal may take so many times as long as a call */
+#define REACH    64 /* epochs that a returning member may be ahead */
 
-/* ---- who stands where in line ---- */
+/* ---- the line of succession ---- */
 
 static bool votes(const struct consensus *a, int index)
 {
@@ -19,7 +21,7 @@ static bool is_voter(const struct consensus *a, const struct voter *p)
     return p->index >= 0 && votes(a, p->index);
 }
 
-/* Living voters that are more senior than we, the leader not counted. */
+/* The number of living voters more senior than this node, without the leader. */
 static int place_in_line(const struct consensus *a)
 {
     int place = 0;
@@ -40,7 +42,7 @@ struct voter *vote_heir(const struct consensus *a)
     return NULL;
 }
 
-/* It says itself that it hears too few; whoever hears enough does better. */
+/* It reports that it hears no quorum; a candidate that hears one does better. */
 static bool leader_stranded(const struct consensus *a)
 {
     const struct voter *p = a->member[a->view.leader];
@@ -50,12 +52,116 @@ static bool leader_stranded(const struct consensus *a)
            (p->beat.flags & BEAT_LEADS) && !(p->beat.flags & BEAT_QUORUM);
 }
 
-/* Whether there is no need for a candidate. A leader that is in a view which nothing proves makes room: if it
- * was decided, its successor finds that. */
+/* No candidate is needed. A leader in an unproven view is replaced: if the view was decided, its successor
+ * finds that. */
 static bool leader_serves(const struct consensus *a)
 {
     const struct voter *p = a->member[a->view.leader];
     return !member_gone(a, a->view.leader) && !leader_stranded(a) && (!p || !peer_disagrees(a, p));
+}
+
+/* ---- the next view ---- */
+
+static bool same_peer(const struct peer_info *a, const struct peer_info *b)
+{
+    uint8_t bytes[2][PEER_LEN_MAX];
+    struct writer w[2] = {writer_of(bytes[0], PEER_LEN_MAX), writer_of(bytes[1], PEER_LEN_MAX)};
+    peer_put(&w[0], a);
+    peer_put(&w[1], b);
+    size_t len = (size_t)(w[0].at - bytes[0]);
+    return len == (size_t)(w[1].at - bytes[1]) && memcmp(bytes[0], bytes[1], len) == 0;
+}
+
+/* It is in our view, but has left since, and only a later view admits it again. */
+static bool comes_again(const struct consensus *a, const struct voter *p)
+{
+    return p->index >= 0 && p->beat.request_after >= a->view.epoch;
+}
+
+bool change_out_of_reach(const struct consensus *a, const struct voter *p)
+{
+    return p->beat.request_after >= a->view.epoch + REACH;
+}
+
+static bool asks(const struct consensus *a, const struct voter *p)
+{
+    return p->health.linked && p->health.state != HEALTH_DEAD && !p->left && p->told &&
+           p->beat.request == a->view.instance && (p->index < 0 || comes_again(a, p)) &&
+           !change_out_of_reach(a, p);
+}
+
+/* A member on another machine has this key. */
+static bool key_taken(const struct view *view, const struct peer_info *info)
+{
+    for (int i = 0; i < view->size; i++)
+        if (copied_key(&view->members[i], info))
+            return true;
+    return false;
+}
+
+static bool change_admits(const struct consensus *a, const struct voter *p)
+{
+    return asks(a, p) && !key_taken(&a->view, &p->info);
+}
+
+/* The description of a member for the next view. */
+static const struct peer_info *described(const struct consensus *a, int index)
+{
+    const struct voter *p = a->member[index];
+    if (index == a->me)
+        return &a->self;
+    return p && p->health.linked ? &p->info : &a->view.members[index];
+}
+
+static bool change_wanted(const struct consensus *a)
+{
+    for (int i = 0; i < a->view.size; i++)
+        if (member_gone(a, i) || !same_peer(described(a, i), &a->view.members[i]))
+            return true;
+    for (int i = 0; i < a->peer_count; i++)
+        if (change_admits(a, a->peers[i]) && (a->view.size < VIEW_MEMBERS_MAX || a->peers[i]->index >= 0))
+            return true;
+    return false;
+}
+
+static int by_identity(const void *a, const void *b)
+{
+    const struct voter *const *p = a, *const *q = b;
+    return identity_compare(&(*p)->info.id, &(*q)->info.id);
+}
+
+static void add_newcomers(struct consensus *a, struct view *next)
+{
+    struct voter *come[PEERS_MAX];
+    size_t count = 0;
+    for (int i = 0; i < a->peer_count; i++)
+        if (asks(a, a->peers[i]))
+            come[count++] = a->peers[i];
+    if (count > 0)
+        qsort(come, count, sizeof come[0], by_identity);
+    for (size_t i = 0; i < count && next->size < VIEW_MEMBERS_MAX; i++)
+        if (!key_taken(next, &come[i]->info))
+            next->members[next->size++] = come[i]->info;
+}
+
+static void change_build(struct consensus *a, uint64_t term)
+{
+    struct view *next = &a->proposal;
+    next->instance = a->view.instance;
+    next->epoch = a->view.epoch + 1;
+    next->term = term;
+    next->size = 0;
+    next->leader = 0;
+    for (int i = 0; i < a->view.size; i++) {
+        const struct voter *p = a->member[i];
+        if (i == a->me)
+            next->leader = next->size;
+        else if (member_gone(a, i) || (p && asks(a, p)))
+            continue;
+        next->members[next->size++] = *described(a, i);
+    }
+    if (a->request == 0)
+        add_newcomers(a, next);
 }
 
 /* ---- as a candidate and leader ---- */
@@ -75,7 +181,7 @@ static bool have_quorum(const struct consensus *a)
     return view_quorum(&a->view, a->campaign.yes);
 }
 
-/* Those who have not refused and can be heard are enough. */
+/* The votes in hand and the open ones can make a quorum. */
 static bool can_win(const struct consensus *a)
 {
     bool may[VIEW_MEMBERS_MAX];
@@ -112,7 +218,7 @@ static void say_again_later(struct consensus *a)
     a->campaign.resend_ns = a->now_ns + answer_ns(a) / 3;
 }
 
-/* A voter whose answer we wait for. */
+/* A voter whose answer is missing. */
 static bool is_asked(const struct consensus *a, int index)
 {
     return votes(a, index) && !a->campaign.yes[index] && !a->campaign.no[index] && a->member[index];
@@ -144,7 +250,7 @@ static void send_calls(struct consensus *a)
     say_again_later(a);
 }
 
-/* Enough have accepted: it is so, and everybody whom it concerns learns it. */
+/* A quorum has accepted the proposal: adopts it and tells all members, old and new. */
 static void decide(struct consensus *a)
 {
     struct writer w = message_begin(a);
@@ -152,11 +258,11 @@ static void decide(struct consensus *a)
     view_put(&w, &a->proposal);
     for (int i = 0; i < a->view.size; i++)
         if (a->member[i] && view_find(&a->proposal, &a->view.members[i].id) < 0)
-            send_message(a, &a->view.members[i].id, MESSAGE_VIEW, &w); /* it is out */
+            send_message(a, &a->view.members[i].id, MESSAGE_VIEW, &w); /* it is removed */
     uint64_t instance = a->view.instance;
     instance_adopt(a, &a->proposal);
     if (a->view.instance != instance)
-        return; /* somebody's proposal without us: we have begun anew */
+        return; /* an inherited proposal without us: we have founded a new instance */
     if (!led && self_leads(a))
         a->counts.elections_won++;
     for (int i = 0; i < a->view.size; i++)
@@ -184,7 +290,7 @@ static void accept(struct consensus *a, uint64_t term, const struct view *view, 
 /* a->proposal in the ballot `term`, which is ours. */
 static void propose(struct consensus *a, uint64_t term)
 {
-    if (term < a->promised) { /* a vote that we inherited is given away already */
+    if (term < a->promised) { /* an inherited vote was given to another candidate */
         campaign_failed(a);
         return;
     }
@@ -200,7 +306,7 @@ static void propose(struct consensus *a, uint64_t term)
         send_proposal(a);
 }
 
-/* What voters had accepted goes first: it may be decided already. */
+/* A view that voters had accepted goes first: it may be decided already. */
 static void propose_as_elected(struct consensus *a)
 {
     if (a->campaign.best_term == 0)
@@ -242,11 +348,11 @@ static void call_for_votes(struct consensus *a)
         send_calls(a);
 }
 
-/* We lead, and there is something to change. */
+/* The leader proposes a change. */
 static void change(struct consensus *a)
 {
     a->change_ns = NEVER_NS;
-    /* In this term nobody else may propose, and we have not yet. */
+    /* No other node may propose in this term, and we have not yet. */
     bool free = a->promised == a->view.term && a->accepted_term == 0;
     if (!free) {
         call_for_votes(a);
@@ -260,7 +366,7 @@ static uint64_t my_turn_ns(const struct consensus *a)
 {
     uint64_t turn = a->leader_lost_ns + (uint64_t)place_in_line(a) * answer_ns(a) / 2;
     if (!member_gone(a, a->view.leader))
-        turn += answer_ns(a); /* it may still find its members */
+        turn += answer_ns(a); /* it may hear its members again */
     return later(turn, a->campaign.not_before_ns);
 }
 
@@ -323,7 +429,7 @@ uint64_t vote_deadline(const struct consensus *a)
 
 /* ---- as an acceptor ---- */
 
-/* Takes notice of a term; false: it is too far ahead to be followed at once. */
+/* Notes a term; false: it is too far ahead to follow at once. */
 static bool see_term(struct consensus *a, uint64_t term)
 {
     bool near = term_near(a, term);
@@ -331,7 +437,7 @@ static bool see_term(struct consensus *a, uint64_t term)
     return near;
 }
 
-/* Whether a question about the epoch after `epoch` is for us; if not, the other one learns where we are. */
+/* Whether a question about the epoch after `epoch` is for us; if not, the sender learns where we stand. */
 static bool concerns_us(struct consensus *a, struct voter *from, uint64_t instance, uint64_t epoch)
 {
     if (instance == a->view.instance && epoch == a->view.epoch)
@@ -375,7 +481,7 @@ void take_call(struct consensus *a, struct voter *from, const struct vote_reques
     send_message(a, &from->info.id, MESSAGE_VOTE, &w);
 }
 
-/* An answer to what we ask at the moment. */
+/* An answer to our current question. */
 static bool answers_us(struct consensus *a, const struct voter *from, const struct answer *answer,
                        enum campaign_phase phase)
 {
@@ -386,7 +492,7 @@ static bool answers_us(struct consensus *a, const struct voter *from, const stru
            answer->term == a->campaign.term;
 }
 
-/* What somebody says to have accepted, in a->scratch: before this term, and after our view was decided. */
+/* The acceptance reported in a->scratch is possible: before this term, and after our view was decided. */
 static bool may_be_accepted(const struct consensus *a, const struct answer *answer, uint64_t before)
 {
     return answer->accepted_term == 0 ||
@@ -423,7 +529,7 @@ void send_accept(struct consensus *a, struct voter *p)
     send_message(a, &p->info.id, MESSAGE_ACCEPT, &w);
 }
 
-/* Only its proposer can have made it, and it goes on from our view. */
+/* It follows our view; a new view names its proposer as leader. */
 static bool may_be_proposed(const struct consensus *a, const struct voter *from, uint64_t term)
 {
     const struct view *next = &a->scratch;
@@ -432,7 +538,7 @@ static bool may_be_proposed(const struct consensus *a, const struct voter *from,
            (!fresh || identity_equal(&next->members[next->leader].id, &from->info.id));
 }
 
-/* The view proposed is in a->scratch. We accept it from whom we have voted for, and one in a term. */
+/* The proposed view is in a->scratch. We accept one view per term, from the candidate that has our vote. */
 void take_propose(struct consensus *a, struct voter *from, uint64_t term)
 {
     if (!concerns_us(a, from, a->scratch.instance, a->scratch.epoch - 1) || !may_be_proposed(a, from, term))
@@ -479,14 +585,11 @@ void take_accept(struct consensus *a, struct voter *from, const struct answer *a
     a->stir = true;
 }
 
-/* Who leaves gives its vote to one of us, with all that it has promised and accepted: from now on we are this
- * acceptor, too. It will never speak again, so nobody else can be. */
+/* A member that leaves gives us its vote with all that it has promised and accepted: from now on this node is
+ * that acceptor, too. The member sends nothing afterwards, so no other node can be. */
 static void inherit(struct consensus *a, const struct voter *from, const struct answer *answer)
 {
-    for (int i = 0; i < a->proxy_count; i++)
-        if (identity_equal(&a->proxies[i], &from->info.id))
-            return;
-    if (a->proxy_count == PROXY_MAX || !see_term(a, answer->promised) ||
+    if (proxy_held(a, &from->info.id) || a->proxy_count == PROXY_MAX || !see_term(a, answer->promised) ||
         !may_be_accepted(a, answer, answer->promised + 1))
         return;
     a->proxies[a->proxy_count++] = from->info.id;
@@ -497,7 +600,7 @@ static void inherit(struct consensus *a, const struct voter *from, const struct 
     if (answer->accepted_term > a->accepted_term) {
         struct digest digest = view_digest(a, &a->scratch);
         accept(a, answer->accepted_term, &a->scratch, &digest);
-        a->accepted_inherited = true; /* in that term we ourselves may have promised otherwise */
+        a->accepted_inherited = true; /* our own promise in that term may differ */
     }
 }
 

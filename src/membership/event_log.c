@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of events and their readers' places. */
+/* A ring of events. */
 #include "membership/event_log.h"
 
 #include "security/node_key.h"
 
 struct hearth_event *event_log_add(struct event_log *log, enum hearth_event_kind kind,
-                                   const struct identity *who)
+                                   const struct identity *node)
 {
     struct hearth_event *event = &log->events[log->count++ % EVENT_LOG_MAX];
     *event = (struct hearth_event){.size = sizeof *event, .kind = kind};
-    if (who && who->instance != 0)
-        node_id_text(&who->node, event->id);
+    if (node && node->instance != 0)
+        node_id_text(&node->node, event->id);
     return event;
 }
 

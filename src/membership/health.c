@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a peer is: the time of its last sign of life, its answers, and what follows from both. */
+/* The health of a peer, from its last traffic and its answers. */
 #include "membership/health.h"
 
 #include <string.h>
 
 #include "core/hash.h"
 
-#define LEAST_RISE 16 /* by such a part with every answer: twice as long after 12 of them */
-#define SLOW_TIMES 4  /* an answer that took so many times the average, and longer than */
-#define SLOW_NS    (50 * NS_PER_MS)
+#define LEAST_RISE 16               /* the least latency rises by 1/16 with each answer: doubled after 12 */
+#define SLOW_TIMES 4                /* an answer is slow if it took so many times the average */
+#define SLOW_NS    (50 * NS_PER_MS) /* and longer than this */
 
 static const struct health_preset presets[] = {
     {"default", NS_PER_S, 3 * NS_PER_S, 500 * NS_PER_MS, 2},
@@ -41,7 +41,7 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* When it is dead if nothing happens. One that was never joined to us has as long as a silent one. */
+/* When silence makes it dead. A peer that was never connected has as long as a silent one. */
 static uint64_t death_ns(const struct health *h)
 {
     if (h->linked)
@@ -53,7 +53,7 @@ static uint64_t death_ns(const struct health *h)
 static enum health_state state_at(const struct health *h, uint64_t now_ns)
 {
     if (h->state == HEALTH_DEAD || now_ns >= death_ns(h))
-        return HEALTH_DEAD; /* until it is heard or joined again */
+        return HEALTH_DEAD; /* until it is heard or connected again */
     if (h->state == HEALTH_UNKNOWN)
         return HEALTH_UNKNOWN;
     if (!h->linked || h->missed >= (uint32_t)h->preset->unhealthy_after)
@@ -62,12 +62,12 @@ static enum health_state state_at(const struct health *h, uint64_t now_ns)
     return h->missed > 0 || slow ? HEALTH_DEGRADED : HEALTH_HEALTHY;
 }
 
-static void alive(struct health *h, uint64_t now_ns)
+void health_heard(struct health *h, uint64_t now_ns)
 {
     h->heard_ns = later(h->heard_ns, now_ns);
     h->missed = 0;
     if (!h->linked)
-        return; /* the last messages of a connection that has gone */
+        return; /* the last messages of a closed connection */
     if (h->state == HEALTH_DEAD || h->state == HEALTH_UNKNOWN)
         h->state = HEALTH_HEALTHY;
     h->state = state_at(h, now_ns);
@@ -76,9 +76,9 @@ static void alive(struct health *h, uint64_t now_ns)
 void health_linked(struct health *h, uint64_t now_ns)
 {
     if (!h->linked)
-        h->next_ns = now_ns; /* a beat at once */
+        h->next_ns = now_ns; /* a heartbeat at once */
     h->linked = true;
-    alive(h, now_ns);
+    health_heard(h, now_ns);
 }
 
 void health_unlinked(struct health *h, uint64_t now_ns)
@@ -89,18 +89,13 @@ void health_unlinked(struct health *h, uint64_t now_ns)
     h->state = state_at(h, now_ns);
 }
 
-void health_heard(struct health *h, uint64_t now_ns)
-{
-    alive(h, now_ns);
-}
-
 void health_answer(struct health *h, uint64_t latency_ns, uint64_t now_ns)
 {
     h->answered++;
-    /* Compared with the average before it, so that one slow answer can be seen. */
+    /* Compared with the average before it, so that one slow answer shows. */
     h->last_latency_ns = latency_ns > 0 ? latency_ns : 1;
-    alive(h, now_ns);
-    /* It rises slowly, so that a way that has become longer is believed at last. */
+    health_heard(h, now_ns);
+    /* It rises slowly, to follow a path that has become longer. */
     uint64_t least = h->least_latency_ns + h->least_latency_ns / LEAST_RISE + 1;
     bool first = h->latency_ns == 0;
     h->least_latency_ns = first || h->last_latency_ns < least ? h->last_latency_ns : least;
@@ -110,7 +105,7 @@ void health_answer(struct health *h, uint64_t latency_ns, uint64_t now_ns)
         h->latency_ns = h->latency_ns - h->latency_ns / 5 + h->last_latency_ns / 5;
 }
 
-/* Beats of many nodes that began together spread over time. */
+/* Spreads the heartbeats of nodes that started together. */
 static uint64_t jittered(const struct health *h, uint64_t now_ns)
 {
     uint64_t beat = h->preset->beat_ns, span = beat / 5;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it means that a job runs: its instance is at work, and nobody else may run it.
+/* A job runs in one group only, and keeps its instance busy.
  *
- * Machines that start at the same time may find each other before they find the cluster that works already,
- * and form the same job. And a leader that was elected just now has not heard what runs. So instances with a
- * job each may become one. A formation that has lasted then stays, and those who have just begun wait for the
- * next one, as if they had come a moment later. Where none has lasted, none is worth more than another: all
- * end, and form again together. */
+ * Machines that start together may find each other before they find the running cluster, and form the same
+ * job; and a new leader does not know yet what runs. So instances that each run the job may merge. A
+ * formation that has lasted then stays, and the members of a new one wait for the next formation. If none has
+ * lasted, all end and the job forms again with all members. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,10 +15,10 @@ static bool lasts(const struct run *run, uint64_t now_ns)
     return now_ns >= run->since_ns + JOBS_LASTS_NS;
 }
 
-/* ---- At work ---- */
+/* ---- Busy ---- */
 
-/* What is over and only held disturbs nobody: who was taken out and comes back holds it still, and must not
- * look like a cluster at work. There may have been no room to note a run. */
+/* A formation that is over but held does not count: a member that was removed and returns still holds it, and
+ * must not make its instance busy. Runs without a record (no memory) do count. */
 static bool part_runs(const struct jobs *jobs, const struct told_part *part)
 {
     return !part->over && !job_leader_run(&jobs->leader, part->spec);
@@ -54,14 +53,14 @@ bool jobs_running(const struct jobs *jobs)
     return jobs_busy(jobs, NEVER_NS);
 }
 
-/* ---- Twice ---- */
+/* ---- Two runs of one job ---- */
 
 static bool twins(const struct run *a, const struct run *b)
 {
     return a != b && !a->ended && !b->ended && strcmp(a->job, b->job) == 0;
 }
 
-/* The one that this one must make room for; NULL: none. */
+/* The run that this one must end for; NULL: none. */
 static const struct run *rival_of(const struct jobs *jobs, const struct run *run, uint64_t now_ns)
 {
     const struct run *rival = NULL;
@@ -80,7 +79,7 @@ static void end_for(struct jobs *jobs, struct run *run)
     run->ended = true;
     jobs->leader.changed = true;
     log_write(&jobs->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-TWICE",
-              "job %s runs in two groups; that of %d members ends: %s", run->job, run->size, run->why);
+              "job %s runs in two groups; the one of %d members ends: %s", run->job, run->size, run->why);
 }
 
 void job_leader_end_twins(struct jobs *jobs, uint64_t now_ns)
@@ -93,7 +92,7 @@ void job_leader_end_twins(struct jobs *jobs, uint64_t now_ns)
         run->doomed = rival;
         if (!rival)
             continue;
-        run->who = run->members[0]; /* others end what needs it, and leave; then it does, too */
+        run->who = run->members[0]; /* the others end first; then it does, too */
         snprintf(run->why, sizeof run->why, "%s",
                  lasts(rival, now_ns) ? "the job runs in another group already"
                                       : "two groups of this job have met, and form it again together");

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leader's side of jobs: what the members have reported, and what follows from it. Nothing is remembered
- * that reports do not bring back: a new leader, or a new term, begins with nothing.
+/* The leader's side of jobs: the reports of the members, and what follows from them. The leader keeps nothing
+ * that reports do not restore: a new leader, or a new term, begins empty.
  *
- * A member of a formation that reports neither to take part in it nor the request that it fulfils has ended
- * it, or will never be in it: then it is over for all. Each request has a serial, so that this can be told
- * from a report that crossed the formation on its way. */
+ * A participant that reports neither the formation nor the request that it fulfils has ended it, or will
+ * never be in it: then it is over for all. The serial of each request tells this case from a report that
+ * crossed the FORM message. */
 #include <stdio.h>
 #include <string.h>
 
 #include "membership/jobs_state.h"
-
-void job_leader_init(struct job_leader *leader)
-{
-    list_init(&leader->runs);
-}
 
 void job_leader_sooner(uint64_t *deadline_ns, uint64_t at_ns)
 {
@@ -21,7 +16,7 @@ void job_leader_sooner(uint64_t *deadline_ns, uint64_t at_ns)
         *deadline_ns = at_ns;
 }
 
-/* ---- What was told ---- */
+/* ---- Reports ---- */
 
 static void forget(struct told *told)
 {
@@ -55,7 +50,7 @@ void job_leader_fini(struct jobs *jobs)
     leader->taken = false;
 }
 
-/* Who stays in the view keeps what it has told in this term. */
+/* Members that stay in the view keep their reports of this term. */
 static void follow(struct jobs *jobs, const struct view *view, bool same_term, uint64_t now_ns)
 {
     struct job_leader *leader = &jobs->leader;
@@ -155,7 +150,7 @@ static bool take_request(struct jobs *jobs, const struct told *before, const str
         memcpy(request->request.settings, from->settings, sizeof request->request.settings);
         memcpy(request->request.place, from->place, from->place_len);
     }
-    request->unreached = from->unreached; /* these change while it is wished for */
+    request->unreached = from->unreached; /* may change while it waits */
     memcpy(request->unreached_id, from->unreached_id, sizeof request->unreached_id);
     request->ran = NULL;
     if (!from->record)
@@ -165,7 +160,7 @@ static bool take_request(struct jobs *jobs, const struct told *before, const str
     return request->ran && job_record_get(&r, request->ran);
 }
 
-/* Makes the blocks for what a report says; false: no memory, and nothing is held. */
+/* Copies a report to the heap; false: no memory, and nothing is held. */
 static bool take_report(struct jobs *jobs, const struct told *before, const struct report *report,
                         uint64_t now_ns, struct told *told)
 {
@@ -202,7 +197,7 @@ static struct led_job *find_job(struct job_leader *leader, const char *job)
     return NULL;
 }
 
-/* Formations that somebody let go of: whoever did may come again, so the wait begins anew. */
+/* Formations that the member has released: it may request the job again, so the settle time starts again. */
 static bool note_releases(struct job_leader *leader, const struct told *before, const struct told *told,
                           uint64_t now_ns)
 {
@@ -237,10 +232,10 @@ int job_leader_report(struct jobs *jobs, int from, const struct report *report, 
 
     if (!leader->taken || report->instance != leader->instance || report->term != leader->term ||
         (before.heard && report->sequence <= before.sequence))
-        return HEARTH_OK; /* of another time */
+        return HEARTH_OK; /* outdated */
     if (!take_report(jobs, &before, report, now_ns, told)) {
         *told = before;
-        return HEARTH_NO_MEMORY; /* it will be told again */
+        return HEARTH_NO_MEMORY; /* the member reports again */
     }
     for (int i = 0; i < report->parts; i++) {
         const struct report_part *part = &report->part[i];
@@ -251,7 +246,7 @@ int job_leader_report(struct jobs *jobs, int from, const struct report *report, 
         }
     }
     bool released = note_releases(leader, &before, told, now_ns);
-    if (released || requests_differ(&before, told) || !before.heard) { /* else it says what is known */
+    if (released || requests_differ(&before, told) || !before.heard) { /* else nothing is new */
         leader->changed = true;
         leader->next_ns = now_ns;
     }
@@ -259,15 +254,15 @@ int job_leader_report(struct jobs *jobs, int from, const struct report *report, 
     return HEARTH_OK;
 }
 
-/* ---- Formations that are over ---- */
+/* ---- Ended formations ---- */
 
-/* Of a member in a formation. From ROLE_OVER on it is over for all; a later one says better why. */
+/* Of a member in a formation. From ROLE_OVER on it is over for all; the highest role gives the reason. */
 enum role {
     ROLE_IN,
-    ROLE_CALLED, /* the formation is still on its way to it */
+    ROLE_CALLED, /* it has not answered the FORM message */
     ROLE_SILENT, /* it has not reported in this term */
-    ROLE_OVER,   /* it knows already that it is over */
-    ROLE_OUT,    /* it has left, or does not want to be in it */
+    ROLE_OVER,   /* it reports the end */
+    ROLE_OUT,    /* it has left, or withdrew its request */
     ROLE_GONE    /* from the view */
 };
 
@@ -301,7 +296,7 @@ static void end_run(struct jobs *jobs, struct run *run, const struct identity *w
     log_write(&jobs->setup.log, HEARTH_LOG_INFO, "HEARTH-JOB-ENDED", "job %s: %s", run->job, run->why);
 }
 
-/* Ends what is over and forgets what nobody holds. */
+/* Ends formations that are over and drops those that no member holds. */
 static void look_after_runs(struct jobs *jobs)
 {
     struct list *item, *after;
@@ -376,7 +371,7 @@ static struct led_job *want_job(struct job_leader *leader, const char *job)
     return at;
 }
 
-/* The settings of those who run it count, then those that counted before, then the first one's. */
+/* The settings of participants count, then the previous ones, then those of the first request. */
 static void settle_settings(const struct jobs *jobs, struct led_job *job)
 {
     const char *first = NULL;
@@ -411,7 +406,6 @@ int job_leader_ended(const struct job_leader *leader, const char *job)
     return 0;
 }
 
-/* The newest end of a job counts. */
 static void note_ended(struct job_leader *leader, const struct led_job *job)
 {
     if (job->ran == 0)
@@ -542,7 +536,7 @@ static void send_boards(struct jobs *jobs, uint64_t now_ns)
     for (int m = 0; m < jobs->view.size; m++)
         if (m != self)
             send_board(jobs, m, now_ns);
-    send_board(jobs, self, now_ns); /* last: reading it overwrites what was written */
+    send_board(jobs, self, now_ns); /* last: decoding it overwrites the board */
     leader->changed = false;
     leader->board_ns = now_ns;
     job_leader_sooner(&leader->next_ns, now_ns + JOBS_REPORT_NS);

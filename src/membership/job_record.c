@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether those who ran a job may run it still. */
+/* Whether a job may still run in another instance. */
 #include "membership/job_record.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #define FILE_MAGIC   UINT32_C(0x424f4a48) /* "HJOB" */
 #define FILE_VERSION 1
 
-/* ---- who took part ---- */
+/* ---- participants ---- */
 
 void job_record_mark(struct view *ran, const struct identity *members, int count)
 {
@@ -31,9 +31,9 @@ void job_record_follow(struct view *ran, const struct view *before)
     }
 }
 
-/* ---- who is here ---- */
+/* ---- members present ---- */
 
-/* A process that was started again on the machine of `id`, which stands for nobody else yet; -1: none. */
+/* A restarted process on the machine of `id` that does not replace another member yet; -1: none. */
 static int successor(const struct view *ran, const struct view *now, const bool *counts, const bool *used,
                      const struct identity *id)
 {
@@ -44,7 +44,7 @@ static int successor(const struct view *ran, const struct view *now, const bool 
     return -1;
 }
 
-/* Who of the old view is not among those of the new one that count. */
+/* Members of the old view that are not among the counted members of the new one. */
 static void find_missing(const struct view *ran, const struct view *now, const bool *counts,
                          bool missing[static VIEW_MEMBERS_MAX])
 {
@@ -64,8 +64,8 @@ static void find_missing(const struct view *ran, const struct view *now, const b
     }
 }
 
-/* More than half of those who took part are there, or half with the first of them. Who took no part is not
- * waited for. */
+/* More than half of the participants are present, or half with the first one. Other members are not waited
+ * for. */
 static bool enough_took_part(const struct view *ran, bool missing[static VIEW_MEMBERS_MAX])
 {
     int all = 0, there = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a job has not begun: one sentence with names. */
+/* Why a job has not started: one sentence with names. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ void job_name_of(const struct view *view, const struct identity *id, char *text,
 
 /* ---- Settings ---- */
 
-/* Finds "name=..." of the length `len` in a list; "" if it is not there. */
+/* Finds "name=..." by its first `len` characters in a list; "": not found. */
 static const char *setting_of(const char *list, const char *name, size_t len)
 {
     while (*list) {
@@ -31,7 +31,7 @@ static const char *setting_of(const char *list, const char *name, size_t len)
     return list;
 }
 
-/* The first of `list` that `other` does not have just so; NULL: none. */
+/* The first setting of `list` that `other` does not have with the same value; NULL: none. */
 static const char *first_missing(const char *list, const char *other, const char **instead)
 {
     while (*list) {
@@ -55,7 +55,7 @@ void job_differ(const char *theirs, const char *ours, char *text, size_t size)
         yours = "";
         mine = first_missing(ours, theirs, &yours);
     }
-    if (!mine) { /* the same ones, in another order */
+    if (!mine) { /* the same settings in another order */
         mine = ours;
         yours = theirs;
     }
@@ -106,14 +106,14 @@ void job_elsewhere(const struct view *ran, const bool *missing, const char *job,
     end_names(&names);
     snprintf(
         text, size,
-        "it ran with %d members, and may run without this side: waiting for %s (to begin it anew: hearth "
+        "it ran with %d members, and may run without this side: waiting for %s (to start it again: hearth "
         "job forget %s)",
         ran->size, names.text, job);
 }
 
 struct tally {
     int min, waiting, running, holding, silent;
-    int left; /* of those that request: the group that runs cannot have them */
+    int left; /* requesting members that the running group cannot reach */
     struct name_list requesters, holders, silents;
 };
 
@@ -156,7 +156,6 @@ static void count_members(const struct jobs *jobs, const struct led_job *job, ui
     end_names(&t->silents);
 }
 
-/* It runs, and who requests for it waits. */
 static void why_running(const struct tally *t, const struct left_out *left, char *text, size_t size)
 {
     snprintf(text, size, "it runs with %d member%s%s%s%s and takes new ones when it forms again", t->running,
@@ -197,13 +196,13 @@ void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t 
         snprintf(line->why, sizeof line->why,
                  "the leader hears too few members of the cluster; nothing is formed until it does");
     else if (t.silent > 0)
-        snprintf(line->why, sizeof line->why, "waiting for the first word of: %s", t.silents.text);
+        snprintf(line->why, sizeof line->why, "waiting for the first report of: %s", t.silents.text);
     else
-        snprintf(line->why, sizeof line->why, "%d are there: it forms as soon as nobody else comes%s",
+        snprintf(line->why, sizeof line->why, "%d are there: it forms as soon as no other node joins%s",
                  t.waiting, jobs->measuring ? " and the paths between them are measured" : "");
 }
 
-/* What the leader has told of the job. */
+/* The leader's line for the job, or NULL. */
 static const struct board_line *line_of(const struct jobs *jobs, const char *job)
 {
     for (int i = 0; i < jobs->lines; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every member does for its jobs: tells the leader what it requests and takes part in, takes part when
- * it is told to, and ends what is over. All messages say how things are, not what has happened: one that is
- * lost, doubled or late changes nothing that the next one does not put right. */
+/* Every member's side of jobs: it reports its requests and formations to the leader, takes part in formations
+ * and ends them. Messages carry state, not events: after a lost, duplicated or late one the next one corrects
+ * all. */
 #include "membership/jobs.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ int jobs_open(const struct jobs_setup *setup, struct jobs **out)
         return HEARTH_NO_MEMORY;
     jobs->setup = *setup;
     jobs->touched_ns = setup->now_ns;
-    job_leader_init(&jobs->leader);
+    list_init(&jobs->leader.runs);
     *out = jobs;
     return HEARTH_OK;
 }
@@ -78,7 +78,7 @@ static int check_request(const struct job_request *request, struct error *error)
                          JOB_SETTINGS_MAX - 1);
     if (request->place_len > JOB_PLACE_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "job %s: the place has %zu bytes; at most %d can be told", request->job,
+                         "job %s: the place has %zu bytes; at most %d are allowed", request->job,
                          request->place_len, JOB_PLACE_MAX);
     return HEARTH_OK;
 }
@@ -164,22 +164,22 @@ void jobs_end(struct jobs *jobs, uint64_t spec, uint64_t now_ns)
 
 _Static_assert(VIEW_MEMBERS_MAX <= 64, "a bit for each rank");
 
-static uint64_t bit_of(const struct group_spec *spec, const struct identity *who)
+static uint64_t bit_of(const struct group_spec *spec, const struct identity *member)
 {
     for (int r = 0; r < spec->size; r++)
-        if (r != spec->rank && identity_equal(&spec->members[r], who))
+        if (r != spec->rank && identity_equal(&spec->members[r], member))
             return UINT64_C(1) << r;
     return 0;
 }
 
-void jobs_left(struct jobs *jobs, const struct identity *who)
+void jobs_left(struct jobs *jobs, const struct identity *member)
 {
     for (int i = 0; i < JOBS_MAX; i++)
         if (jobs->slots[i].spec)
-            jobs->slots[i].left |= bit_of(jobs->slots[i].spec, who);
+            jobs->slots[i].left |= bit_of(jobs->slots[i].spec, member);
 }
 
-/* `here`: it is in the view, so it has ended the formation and goes on. */
+/* `here`: `who` is still in the view, so it ended the formation on purpose. */
 static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, bool here,
                      uint64_t now_ns)
 {
@@ -194,8 +194,8 @@ static void set_over(struct jobs *jobs, struct job_slot *slot, const struct iden
 
 /* ---- The view ---- */
 
-/* Ends what somebody has gone from; names are those of the view before. What is over already goes on with
- * what is under way between those that are left: it must hear of each that goes. */
+/* Ends formations that have lost a member; names are those of the view before. An ended formation may still
+ * have operations between the rest, so it is told of each later loss, too. */
 static void end_broken(struct jobs *jobs, const struct view *view, uint64_t now_ns)
 {
     char name[PEER_NAME_MAX];
@@ -250,7 +250,7 @@ void jobs_view(struct jobs *jobs, const struct view *view, bool leads, bool quor
         topology_follow(&jobs->links, &jobs->view, view);
     else
         topology_reset(&jobs->links, view);
-    if (!same) { /* somebody else must hear from us, and tells us other things */
+    if (!same) { /* another leader sends its own boards */
         jobs->board_sequence = 0;
         jobs->lines = 0;
     }
@@ -268,13 +268,13 @@ void jobs_links(struct jobs *jobs, const struct topology *links)
 void jobs_measuring(struct jobs *jobs, bool measuring)
 {
     if (jobs->measuring && !measuring)
-        jobs->leader.next_ns = 0; /* somebody may wait for it */
+        jobs->leader.next_ns = 0; /* a formation may wait for it */
     jobs->measuring = measuring;
 }
 
 /* ---- Messages ---- */
 
-/* Who wished for it until now is in it: only a later board can say that somebody else does. */
+/* The requests known so far are fulfilled: only a later board shows new ones. */
 static void forget_wanted(struct jobs *jobs, const char *job)
 {
     for (int i = 0; i < jobs->wanteds; i++)
@@ -293,20 +293,20 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
         return HEARTH_OK;
     for (int r = 0; r < f->size; r++) {
         if (view_find(&jobs->view, &f->members[r]) < 0)
-            return HEARTH_OK; /* not in yet: it is sent again; or gone: it is over before it begins */
+            return HEARTH_OK; /* not in yet: the leader sends it again; or gone: it is over already */
         if (identity_equal(&f->members[r], &jobs->setup.self))
             rank = r;
     }
     if (rank < 0)
         return HEARTH_OK;
     if (!slot || slot->state != SLOT_WAITING || slot->serial != form->serial[rank] ||
-        f->size < slot->request.min) { /* how many are needed is for the user to say, not for the leader */
-        touch(jobs, now_ns);           /* the leader has not heard how things are */
+        f->size < slot->request.min) { /* the user sets the minimum, not the leader */
+        touch(jobs, now_ns);           /* the leader needs a new report */
         return HEARTH_OK;
     }
     slot->spec = heap_alloc_raw(jobs->setup.heap, 1, sizeof *slot->spec);
     if (!slot->spec)
-        return HEARTH_NO_MEMORY; /* it is sent again */
+        return HEARTH_NO_MEMORY; /* the leader sends it again */
     heap_free(slot->ran);        /* from now on it runs here */
     slot->ran = NULL;
     *slot->spec = *f;
@@ -317,7 +317,7 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     return HEARTH_OK;
 }
 
-/* Jobs that somebody requests for, as long as somebody does. */
+/* Keeps the list of jobs with open requests. */
 static void note_wanted(struct jobs *jobs, const struct board *board)
 {
     struct wanted before[BOARD_MAX];
@@ -363,7 +363,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
             touch(jobs, now_ns);
         }
     if (board->heard == 0)
-        touch(jobs, now_ns); /* our report came before it led, or not at all */
+        touch(jobs, now_ns); /* our report was lost, or came before it led */
     if (board->sequence <= jobs->board_sequence)
         return;
     jobs->board_sequence = board->sequence;
@@ -395,7 +395,7 @@ int jobs_input(struct jobs *jobs, const struct received *message, uint64_t now_n
         if (status)
             return status;
         if (!reports_itself(&jobs->scratch.report, message->from)) {
-            *what = "a report of a formation that its sender is not in";
+            *what = "report: its sender is not in a reported formation";
             return HEARTH_PROTOCOL;
         }
         return member >= 0 ? job_leader_report(jobs, member, &jobs->scratch.report, now_ns) : HEARTH_OK;
@@ -408,7 +408,7 @@ int jobs_input(struct jobs *jobs, const struct received *message, uint64_t now_n
             take_board(jobs, now_ns);
         return status;
     default:
-        *what = "a message that is not about jobs";
+        *what = "not a message of jobs";
         return HEARTH_PROTOCOL;
     }
 }
@@ -420,9 +420,9 @@ void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const
 
     if (!identity_equal(to, &jobs->setup.self))
         outbox_put(jobs->setup.outbox, to, kind, payload, len);
-    else if (jobs_input(jobs, &(struct received){to, kind, payload, len}, now_ns,
-                        &what)) /* no memory: it is said again */
-        log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-MESSAGE", "not taken: %s", what);
+    else if (jobs_input(jobs, &(struct received){to, kind, payload, len}, now_ns, &what))
+        log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-MESSAGE",
+                  "message to this node failed (no memory: sent again): %s", what);
 }
 
 /* ---- Time ---- */
@@ -471,14 +471,14 @@ static void send_report(struct jobs *jobs, uint64_t now_ns)
 void jobs_tick(struct jobs *jobs, uint64_t now_ns)
 {
     if (jobs->view.size == 0 || view_find(&jobs->view, &jobs->setup.self) < 0) {
-        jobs->changed = false; /* told with the next view */
+        jobs->changed = false; /* the next view causes a report */
         return;
     }
     if (jobs->changed || now_ns >= jobs->report_ns)
         send_report(jobs, now_ns);
     if (now_ns >= jobs->leader.next_ns)
         job_leader_tick(jobs, now_ns);
-    if (jobs->changed && jobs->leader.taken) /* what we told ourselves just now */
+    if (jobs->changed && jobs->leader.taken) /* by a message of this node to itself */
         send_report(jobs, now_ns);
 }
 
@@ -495,7 +495,7 @@ uint64_t jobs_deadline(const struct jobs *jobs)
     return next_ns;
 }
 
-/* ---- What is so ---- */
+/* ---- State ---- */
 
 bool jobs_takes_part(struct jobs *jobs, uint64_t spec)
 {
@@ -525,7 +525,7 @@ uint64_t jobs_lost(struct jobs *jobs, uint64_t spec)
     return slot ? slot->lost : 0;
 }
 
-/* As soon as it is called, and not only when it says that it has come: in between it is joined. */
+/* From the call on, before it reports the formation: it connects in between. */
 static bool is_called(const struct jobs *jobs, const struct identity *member)
 {
     struct list *item, *after;
@@ -563,7 +563,7 @@ int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
     return jobs->lines;
 }
 
-/* What a slot has to tell; false: nothing. */
+/* The news of a slot; false: none. */
 static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news *news)
 {
     memcpy(news->job, slot->request.job, sizeof news->job);
@@ -606,7 +606,8 @@ bool jobs_news(struct jobs *jobs, struct job_news *news)
     for (int i = 0; i < jobs->wanteds; i++) {
         struct wanted *wanted = &jobs->wanted[i];
         const struct job_slot *slot = jobs_slot(jobs, wanted->job);
-        if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we request for it, or are about to */
+        if (wanted->told ||
+            (slot && slot->state != SLOT_RUNNING)) /* requested, or held until the next request */
             continue;
         wanted->told = true;
         memcpy(news->job, wanted->job, sizeof news->job);

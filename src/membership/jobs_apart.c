@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members that cannot be joined with each other: a group needs a way between any two, so one of each such
- * pair is left out. As few as can be are; of two that are equally good the one that came later. */
+/* Members without a connection to each other: a group needs a path between any two, so one of each such pair
+ * is left out. As few as possible are left out; of equal choices the one that came later. */
 #include <stdio.h>
 #include <string.h>
 
 #include "membership/jobs_state.h"
 
-#define EXACT_MAX 8 /* so many are found exactly; if there are more, who has most such pairs goes first */
+#define EXACT_MAX 8 /* found exactly up to this number; beyond, the member with most such pairs goes first */
 
-/* Bit k of with[i]: the i-th and the k-th wisher are apart. */
+/* Bit k of with[i]: the i-th and the k-th requesting member have no connection. */
 struct apart {
     int count;
     uint64_t with[VIEW_MEMBERS_MAX];
@@ -36,7 +36,7 @@ static void find_pairs(const struct jobs *jobs, const char *job, const int *memb
     }
 }
 
-/* The first pair of which nobody is out; false: there is none. */
+/* The first pair of which neither is out; false: none. */
 static bool next_pair(const struct apart *apart, uint64_t out, int *senior, int *junior)
 {
     for (int i = 0; i < apart->count; i++) {
@@ -50,7 +50,7 @@ static bool next_pair(const struct apart *apart, uint64_t out, int *senior, int 
     return false;
 }
 
-/* Whether it does with so many more; then *out has them. */
+/* Whether leaving out `more` members is enough; then *out has them. */
 static bool leave_out(const struct apart *apart, int more, uint64_t *out)
 {
     const uint64_t before = *out;
@@ -99,7 +99,7 @@ static uint64_t fewest_out(const struct apart *apart)
     return leave_out_greedily(apart);
 }
 
-/* "without dora, who could not be joined with anna": whom and why, the first of them. */
+/* "without dora, which could not be joined with anna": the first of them and why. */
 static void tell_out(const struct jobs *jobs, const int *members, const struct apart *apart, uint64_t out,
                      char *text, size_t size)
 {

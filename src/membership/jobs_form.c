@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the leader forms a job, with whom, and in which order. */
+/* When the leader forms a job, with which members, in which order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,8 +47,7 @@ static bool job_runs(const struct jobs *jobs, const char *job)
     return false;
 }
 
-/* Members that request for the job and can be joined with each other; *due_ns: when they have waited enough.
- */
+/* The members that request the job and reach each other; 0: too few. *due_ns: end of their settle time. */
 static int requesters(const struct jobs *jobs, struct led_job *job, int *members, uint64_t now_ns,
                       uint64_t *due_ns)
 {
@@ -66,15 +65,15 @@ static int requesters(const struct jobs *jobs, struct led_job *job, int *members
         min = request->request.min > min ? request->request.min : min;
         *due_ns = request->since_ns > *due_ns ? request->since_ns : *due_ns;
     }
-    if (missing > 0 || residents == 0) /* somebody may still come */
+    if (missing > 0 || residents == 0) /* more requests may follow */
         *due_ns += JOBS_SETTLE_NS;
     count = job_leader_together(jobs, job->job, members, count, now_ns, &job->left);
     return count >= min ? count : 0;
 }
 
-/* ---- What may run elsewhere ---- */
+/* ---- Jobs that may run elsewhere ---- */
 
-/* It was begun in this instance, and rightly so. */
+/* It has started in this instance. */
 static bool begun_here(const struct jobs *jobs, const char *job)
 {
     bool begun = job_leader_ended(&jobs->leader, job) > 0;
@@ -88,7 +87,7 @@ static bool begun_here(const struct jobs *jobs, const char *job)
     return begun;
 }
 
-/* Somebody remembers a later view of the same instance. */
+/* A member has a record of a later view of the same instance. */
 static bool outdated(const struct jobs *jobs, const char *job, const struct view *ran)
 {
     for (int m = 0; m < jobs->view.size; m++) {
@@ -122,7 +121,7 @@ const struct view *job_leader_elsewhere(const struct jobs *jobs, const char *job
 
 /* ---- Order ---- */
 
-/* An order and sites are a matter of three hosts and more. */
+/* Order and sites matter with three hosts or more. */
 static bool order_matters(const struct jobs *jobs, const int *members, int count)
 {
     uint64_t first = jobs->view.members[members[0]].host_id, second = first;
@@ -224,7 +223,7 @@ void job_leader_form(struct jobs *jobs, uint64_t now_ns)
     for (int m = 0; m < jobs->view.size; m++)
         if (job_leader_silent(jobs, m, now_ns)) {
             job_leader_sooner(&leader->next_ns, leader->told[m].since_ns + JOBS_SILENT_NS);
-            return; /* it may run a job, or be the first to request for it */
+            return; /* it may run a job, or have requested it first */
         }
     for (int i = 0; i < leader->jobs; i++) {
         refuse_others(jobs, &leader->job[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of jobs, field by field; nothing that is not in docs/messages.md is taken. */
+/* Encodes and decodes the messages of jobs as docs/messages.md says. */
 #include "membership/jobs_messages.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- Pieces ---- */
 
-/* False: malformed, or one of those before it. */
+/* False: malformed, or a duplicate. */
 static bool get_new_identity(struct reader *r, struct identity *ids, int at)
 {
     if (!identity_get(r, &ids[at]))
@@ -67,7 +67,6 @@ size_t report_encode(const struct report *report, void *target, size_t size)
     return w.bad ? 0 : size - (size_t)(w.end - w.at);
 }
 
-/* Where the job ran last, if it did. */
 static bool get_record(struct reader *r, struct report_request *request)
 {
     struct view ran;
@@ -141,21 +140,21 @@ int report_decode(struct report *report, const void *source, size_t len, const c
     report->requests = get_u8(&r);
     report->parts = get_u8(&r);
     if (r.bad || report->instance == 0 || report->term == 0 || report->sequence == 0)
-        return malformed(what, "a report without instance, term or sequence");
+        return malformed(what, "report: no instance, term or sequence");
     if (report->requests + report->parts > JOBS_MAX)
-        return malformed(what, "a report with too many jobs");
+        return malformed(what, "report: too many jobs");
     for (int i = 0; i < report->requests; i++)
         if (!get_request(&r, &report->request[i]))
-            return malformed(what, "a report with a malformed request");
+            return malformed(what, "report: malformed request");
     for (int i = 0; i < report->parts; i++)
         if (!get_part(&r, &report->part[i], report->pool[i]))
-            return malformed(what, "a report with a malformed part");
+            return malformed(what, "report: malformed part");
     if (reader_left(&r) > 0)
-        return malformed(what, "a report that is too long");
+        return malformed(what, "report: trailing bytes");
     for (int i = 0; i < report->requests + report->parts; i++)
         for (int j = 0; j < i; j++)
             if (strcmp(report_job(report, i), report_job(report, j)) == 0)
-                return malformed(what, "a report with a job twice");
+                return malformed(what, "report: a job appears twice");
     return HEARTH_OK;
 }
 
@@ -222,18 +221,18 @@ int form_decode(struct form *form, const void *source, size_t len, const char **
     f->size = get_u8(&r);
     f->sites = get_u8(&r);
     if (r.bad || f->instance == 0 || f->epoch == 0 || f->term == 0 || f->id == 0)
-        return malformed(what, "a formation without number, or of no view");
+        return malformed(what, "form: no id, instance, epoch or term");
     if (f->size < 1 || f->size > VIEW_MEMBERS_MAX)
-        return malformed(what, "a formation of nobody, or of too many");
+        return malformed(what, "form: invalid number of members");
     if (!text_get(&r, f->job, sizeof f->job) || f->job[0] == '\0')
-        return malformed(what, "a formation without job");
+        return malformed(what, "form: no job name");
     for (int i = 0; i < f->size; i++)
         if (!get_form_member(&r, form, i))
-            return malformed(what, "a formation with a malformed member");
+            return malformed(what, "form: malformed member");
     if (f->sites != f->site[f->size - 1] + 1)
-        return malformed(what, "a formation whose sites are miscounted");
+        return malformed(what, "form: number of sites does not match the members");
     if (reader_left(&r) > 0)
-        return malformed(what, "a formation that is too long");
+        return malformed(what, "form: trailing bytes");
     return HEARTH_OK;
 }
 
@@ -307,19 +306,19 @@ int board_decode(struct board *board, const void *source, size_t len, const char
     board->ended = get_u8(&r);
     board->refused = get_u8(&r);
     if (r.bad || board->instance == 0 || board->term == 0 || board->sequence == 0)
-        return malformed(what, "a board without instance, term or sequence");
+        return malformed(what, "board: no instance, term or sequence");
     if (board->lines > BOARD_MAX || board->ended > JOBS_MAX || board->refused > JOBS_MAX)
-        return malformed(what, "a board with too much on it");
+        return malformed(what, "board: too many entries");
     for (int i = 0; i < board->lines; i++)
         if (!get_line(&r, &board->line[i]))
-            return malformed(what, "a board with a malformed line");
+            return malformed(what, "board: malformed line");
     for (int i = 0; i < board->ended; i++)
         if (!get_end(&r, &board->end[i]))
-            return malformed(what, "a board with a malformed end");
+            return malformed(what, "board: malformed end");
     for (int i = 0; i < board->refused; i++)
         if (!get_refusal(&r, &board->refusal[i]))
-            return malformed(what, "a board with a malformed refusal");
+            return malformed(what, "board: malformed refusal");
     if (reader_left(&r) > 0)
-        return malformed(what, "a board that is too long");
+        return malformed(what, "board: trailing bytes");
     return HEARTH_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of messages that are to be sent. */
+/* The queue of messages to send. */
 #include "membership/outbox.h"
 
 #include <string.h>

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that machines of this room want sent: in order, bounded. Who drives the machines takes them out
- * and sends each on the connection to its addressee; where there is none, or no room, it is dropped: machines
- * say again what matters. */
+/* Messages that the state machines of this room send: in order, bounded. Their driver takes each message and
+ * sends it to its addressee. Without a connection or memory a message is dropped: the state machines repeat
+ * what matters. */
 #pragma once
 
 #include "core/heap.h"
 #include "core/list.h"
 #include "security/node_key.h"
 
-/* Numbers of docs/messages.md. Each machine has its own; it encodes and decodes their payloads. */
+/* Numbers of docs/messages.md. Each state machine encodes and decodes its own kinds. */
 enum message_kind {
-    MESSAGE_HELLO = 1,     /* cluster: first on every connection, both ways: what it is for, who speaks */
-    MESSAGE_BEAT = 2,      /* consensus: I live; where I stand; answer */
-    MESSAGE_VIEW = 3,      /* consensus: this was decided */
-    MESSAGE_CALL = 4,      /* consensus: vote for me in this term */
-    MESSAGE_VOTE = 5,      /* consensus: yes or no, and what I have accepted */
-    MESSAGE_PROPOSE = 6,   /* consensus: let this be the next view */
-    MESSAGE_ACCEPT = 7,    /* consensus: I have accepted it */
-    MESSAGE_LEAVE = 8,     /* consensus: I go, on purpose */
-    MESSAGE_DISSOLVE = 9,  /* consensus: our instance ends, the other one is there: go and join it */
-    MESSAGE_REPORT = 10,   /* jobs, member to leader: what I request, what I take part in */
-    MESSAGE_FORM = 11,     /* jobs, leader to member: you are in this formation */
-    MESSAGE_BOARD = 12,    /* jobs, leader to all: which jobs are wished for and run */
-    MESSAGE_PEERS = 13,    /* cluster: nodes of this cluster that I know, and where they are */
-    MESSAGE_PROBE = 14,    /* cluster, leader to member: measure your way to that one */
-    MESSAGE_MEASURED = 15, /* cluster, member to leader: what it came to */
-    MESSAGE_LINKS = 16,    /* cluster, leader to all: the table of links */
-    MESSAGE_LOAD = 17,     /* cluster, on a connection for a probe: bytes without meaning */
+    MESSAGE_HELLO = 1,     /* cluster: first on every connection, both directions: purpose and sender */
+    MESSAGE_BEAT = 2,      /* consensus: heartbeat, with the sender's view */
+    MESSAGE_VIEW = 3,      /* consensus: a decided view */
+    MESSAGE_CALL = 4,      /* consensus: a call for votes in a term */
+    MESSAGE_VOTE = 5,      /* consensus: the answer, with the accepted view */
+    MESSAGE_PROPOSE = 6,   /* consensus: a proposal of the next view */
+    MESSAGE_ACCEPT = 7,    /* consensus: the answer to a proposal */
+    MESSAGE_LEAVE = 8,     /* consensus: the sender leaves on purpose */
+    MESSAGE_DISSOLVE = 9,  /* consensus, leader to members: join that other instance */
+    MESSAGE_REPORT = 10,   /* jobs, member to leader: requested jobs and current groups */
+    MESSAGE_FORM = 11,     /* jobs, leader to member: a formation that includes it */
+    MESSAGE_BOARD = 12,    /* jobs, leader to all: requested and running jobs */
+    MESSAGE_PEERS = 13,    /* cluster: known nodes and their addresses */
+    MESSAGE_PROBE = 14,    /* cluster, leader to member: measure the path to that member */
+    MESSAGE_MEASURED = 15, /* cluster, member to leader: the result */
+    MESSAGE_LINKS = 16,    /* cluster, leader to all: the table of paths */
+    MESSAGE_LOAD = 17,     /* cluster, on a probe connection: bytes without meaning */
     MESSAGE_KIND_MAX = 17
 };
 #define MESSAGE_PAYLOAD_MAX 65536u
@@ -47,7 +47,7 @@ struct outbox_message {
     uint8_t payload[];
 };
 
-/* A message that has come, for the machine that it belongs to; lent for the call. */
+/* A received message; lent for the call. */
 struct received {
     const struct identity *from;
     uint8_t kind; /* enum message_kind */
@@ -58,5 +58,5 @@ struct received {
 void outbox_init(struct outbox *box, struct heap *heap);
 void outbox_fini(struct outbox *box);
 void outbox_put(struct outbox *box, const struct identity *to, uint8_t kind, const void *payload, size_t len);
-/* The oldest, the caller's to heap_free; NULL: none. */
+/* The oldest; the caller frees it with heap_free. NULL: none. */
 struct outbox_message *outbox_take(struct outbox *box);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring order as bytes: what members of a group tell each other when they adopt it. */
+/* A ring order as bytes, for the members of a group that adopt it. */
 #include <string.h>
 
 #include "core/bytes.h"

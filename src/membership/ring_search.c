@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways round: exact by subsets (Held and Karp), larger ones by local search. Integers only: every machine
- * finds the same. */
+/* Ring search: exact by subsets (Held and Karp), by local search for larger rings. Integers only, so that
+ * every machine finds the same order. */
 #include "membership/ring_search.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ uint64_t ring_search_length(const struct ring_search_costs *costs, const int *or
 
 /* ---- Exact ---- */
 
-/* Stations are 1..size-1, station 0 is where all begins and ends. best[set][last]: from 0 through all of the
- * set, ending at `last`. */
+/* Stations are 1..size-1; the ring begins and ends at station 0. best[set][last]: the cost from 0 through all
+ * of the set, ending at `last`. */
 struct subsets {
     uint64_t best[SUBSETS][RING_SEARCH_EXACT_MAX - 1];
     uint8_t before[SUBSETS][RING_SEARCH_EXACT_MAX - 1];
@@ -50,7 +50,7 @@ void ring_search_exact(const struct ring_search_costs *costs, int *order)
     uint64_t best = FAR;
     int last = 0;
 
-    if (stations < 2) /* there is only one */
+    if (stations < 2) /* only one order */
         return;
     memset(s.best, 0xff, sizeof s.best);
     for (int i = 0; i < stations; i++)
@@ -96,8 +96,7 @@ static void exchange(int *order, int i, int j, int k)
     reverse(order, i, k);
 }
 
-/* Between two places. In the searches below place 0 stays what it is, and stands once more behind the last.
- */
+/* In the searches below place 0 is fixed, and repeated after the last place. */
 static inline uint64_t between(const struct ring_search_costs *costs, const int *order, int from, int to)
 {
     return costs->cost[order[from]][order[to]];
@@ -123,7 +122,7 @@ static bool better_by_exchange(const struct ring_search_costs *costs, int *order
     return any;
 }
 
-/* Costs of the stretches from place 0 to each place, forwards and backwards. */
+/* Costs from place 0 to each place, in both directions. */
 static void sums(const struct ring_search_costs *costs, const int *order, uint64_t *forward, uint64_t *back)
 {
     forward[0] = back[0] = 0;
@@ -162,7 +161,7 @@ void ring_search_better(const struct ring_search_costs *costs, int *order)
 
     memcpy(round, order, (size_t)costs->size * sizeof *order);
     round[costs->size] = round[0];
-    while (any) { /* ends: every move makes the sum less */
+    while (any) { /* ends: every move lowers the sum */
         any = better_by_exchange(costs, round);
         any |= better_by_reversal(costs, round);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cheapest way round: cyclic orders over a table of costs that may differ by direction. */
+/* The cheapest ring: cyclic orders over a table of costs that may differ by direction. */
 #pragma once
 
 #include "core/types.h"
@@ -7,19 +7,18 @@
 #define RING_SEARCH_MAX       64
 #define RING_SEARCH_EXACT_MAX 10
 
-/* cost[from][to]; a way round uses order[i] -> order[i + 1], and the last one -> order[0]. The sum over any
- * way round must be less than 2^64. */
+/* cost[from][to]; a ring uses order[i] -> order[i + 1], and the last one -> order[0]. The sum over any ring
+ * must be less than 2^64. */
 struct ring_search_costs {
     int size;
     uint64_t cost[RING_SEARCH_MAX][RING_SEARCH_MAX];
 };
 
 uint64_t ring_search_length(const struct ring_search_costs *costs, const int *order);
-/* The cheapest of all; size is at most RING_SEARCH_EXACT_MAX. `order` is what it was if nothing is cheaper.
- */
+/* The cheapest order; size is at most RING_SEARCH_EXACT_MAX. `order` stays if none is cheaper. */
 void ring_search_exact(const struct ring_search_costs *costs, int *order);
-/* Betters `order` until no exchange of two neighbouring stretches and no reversal of one helps. */
+/* Improves `order` until no exchange of two neighbouring segments and no reversal of one helps. */
 void ring_search_better(const struct ring_search_costs *costs, int *order);
-/* Cuts the order at three places drawn by `draw` and puts the four stretches together in another order, which
- * no single move of ring_search_better undoes; size is at least 4. */
+/* Cuts the order at three places given by `draw` and joins the four segments in another order, which no
+ * single move of ring_search_better undoes; size is at least 4. */
 void ring_search_shake(int *order, int size, uint64_t draw);

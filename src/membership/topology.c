@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of ways: kept while members come and go, told to all, read with suspicion. */
+/* The table of paths: follows the view, is sent to all members, decoded with checks. */
 #include "membership/topology.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ void topology_reset(struct topology *t, const struct view *view)
 
 void topology_follow(struct topology *t, const struct view *old, const struct view *view)
 {
-    struct topology before = *t; /* 64 KiB; members may change places in any manner */
+    struct topology before = *t; /* 64 KiB; any member may have another index */
     int was[VIEW_MEMBERS_MAX];
 
     for (int i = 0; i < view->size; i++) {
@@ -54,7 +54,7 @@ void path_merge(struct path_measure *into, const struct path_measure *sample)
         into->quality = (uint8_t)(quality < 255 ? quality : 255);
         into->age_s = sample->age_s;
     }
-    if (sample->round_trip_us > 0) { /* loss is told together with it */
+    if (sample->round_trip_us > 0) { /* loss is valid together with it */
         into->loss_ppm = into->round_trip_us > 0
                              ? (uint32_t)((sample->loss_ppm + (uint64_t)4 * into->loss_ppm) / 5)
                              : sample->loss_ppm;
@@ -157,7 +157,7 @@ struct lines {
     int count;
 };
 
-/* What leaves a host for each member, or comes from it, by the fastest way. */
+/* The fastest path from a host to each member, or from each member to the host. */
 static void host_paths(const struct lines *l, uint64_t host, bool out, uint32_t best[static VIEW_MEMBERS_MAX])
 {
     for (int i = 0; i < l->count; i++) {
@@ -170,14 +170,13 @@ static void host_paths(const struct lines *l, uint64_t host, bool out, uint32_t 
     }
 }
 
-/* That a line may carry, and that it does carry. */
 struct line_speed {
-    uint32_t most; /* UINT32_MAX: not all of its ways were measured */
-    uint32_t least;
+    uint32_t most;  /* upper bound; UINT32_MAX: not all of its paths were measured */
+    uint32_t least; /* measured */
 };
 
-/* Members of one host have one line: what one of them reaches, all do. */
-static struct line_speed one_way(const struct lines *l, uint64_t host, bool out)
+/* Members of one host share a line: the speed of one of them holds for all. */
+static struct line_speed direction_speed(const struct lines *l, uint64_t host, bool out)
 {
     struct line_speed line = {0, 0};
     uint32_t best[VIEW_MEMBERS_MAX];
@@ -196,10 +195,10 @@ static struct line_speed one_way(const struct lines *l, uint64_t host, bool out)
     return line;
 }
 
-/* The slower way of the two. */
+/* The slower of the two directions. */
 static struct line_speed line_of(const struct lines *l, uint64_t host)
 {
-    struct line_speed out = one_way(l, host, true), in = one_way(l, host, false);
+    struct line_speed out = direction_speed(l, host, true), in = direction_speed(l, host, false);
 
     return (struct line_speed){.most = out.most < in.most ? out.most : in.most,
                                .least = out.least < in.least ? out.least : in.least};

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best order of a group. All requests become one table of costs, the greater ones in the higher bits:
- * leave a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way
- * round then leaves each site and each host once, and if one without slow ways is found the threshold can
- * rise: what the last threshold gives is the best bottleneck, and of those the shortest. */
+/* The best ring order of a group. All goals become one table of costs, the more important in the higher bits:
+ * leave a site, leave a host, use a path slower than the threshold, the time for a byte. The cheapest ring
+ * leaves each site and each host once. As long as a ring without slow paths exists the threshold rises: the
+ * last one gives the best bottleneck, and the shortest ring with it. */
 #include <string.h>
 
 #include "membership/ring_search.h"
-#include "membership/topology_sites.h"
+#include "membership/topology.h"
 
-#define WITHIN_HOST UINT32_MAX          /* faster than all that is measured */
-#define UNMEASURED  UINT32_C(10000)     /* 1 Gbit/s, if nothing at all is known */
+#define WITHIN_HOST UINT32_MAX          /* faster than any measure */
+#define UNMEASURED  UINT32_C(10000)     /* 1 Gbit/s, if nothing is measured */
 #define TIME_UNIT   (UINT64_C(1) << 36) /* so that 64 of the longest times stay below COST_SLOW */
-#define COST_SLOW   (UINT64_C(1) << 43) /* of each the next has room for 127 */
+#define COST_SLOW   (UINT64_C(1) << 43) /* each level has room for 127 */
 #define COST_HOST   (UINT64_C(1) << 50)
 #define COST_SITE   (UINT64_C(1) << 57)
 #define SHAKES      12 /* for large groups, at each threshold */
@@ -25,7 +25,7 @@ struct site_group {
     uint32_t speed[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX];
 };
 
-/* The way back stands for one that is not measured. */
+/* The opposite direction stands for a path that is not measured. */
 static const struct path_measure *path_of(const struct site_group *g, int from, int to)
 {
     const struct path_measure *path = &g->t->paths[g->members[from] * VIEW_MEMBERS_MAX + g->members[to]];
@@ -46,7 +46,7 @@ static void sort_numbers(uint32_t *numbers, int count) /* Shell's; at most a few
         }
 }
 
-/* ---- What is known ---- */
+/* ---- Measures ---- */
 
 static void number_hosts(struct site_group *g, const uint64_t *hosts)
 {
@@ -84,7 +84,123 @@ static void fill_speeds(struct site_group *g)
         }
 }
 
-/* Between hosts the fastest way of their members counts, and of the two directions the slower one. */
+/* ---- Sites ---- */
+
+/* Speeds between hosts, tenths of Mbit/s, the same in both directions; 0: not measured. */
+struct site_paths {
+    int hosts;
+    uint32_t speed[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX];
+};
+
+struct edge {
+    int a, b;
+    uint32_t speed;
+};
+
+static int find_root(const int *parent, int node)
+{
+    while (parent[node] != node)
+        node = parent[node];
+    return node;
+}
+
+/* The lower root wins, so that a site has the number of its lowest host. */
+static void join(int *parent, int a, int b)
+{
+    a = find_root(parent, a);
+    b = find_root(parent, b);
+    parent[a < b ? b : a] = a < b ? a : b;
+}
+
+/* Prim's algorithm, restarted where no measured path leads on; `tree` gets a number for each host. */
+static int spanning_forest(const struct site_paths *paths, struct edge *edges, int *tree)
+{
+    uint32_t best[VIEW_MEMBERS_MAX] = {0};
+    int from[VIEW_MEMBERS_MAX], count = 0;
+    bool in[VIEW_MEMBERS_MAX] = {false};
+
+    for (int round = 0; round < paths->hosts; round++) {
+        int next = -1;
+        for (int h = 0; h < paths->hosts; h++)
+            if (!in[h] && (next < 0 || best[h] > best[next]))
+                next = h;
+        in[next] = true;
+        tree[next] = next;
+        if (best[next] > 0) {
+            edges[count++] = (struct edge){from[next], next, best[next]};
+            tree[next] = tree[from[next]];
+        }
+        for (int h = 0; h < paths->hosts; h++)
+            if (!in[h] && paths->speed[next][h] > best[h]) {
+                best[h] = paths->speed[next][h];
+                from[h] = next;
+            }
+    }
+    return count;
+}
+
+static void sort_fastest_first(struct edge *edges, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && edges[j].speed > edges[j - 1].speed; j--) {
+            struct edge kept = edges[j];
+            edges[j] = edges[j - 1];
+            edges[j - 1] = kept;
+        }
+}
+
+/* How many of the sorted edges are inside sites. The widest gap counts; of equal ones the first. */
+static int kept_edges(const struct edge *edges, int count)
+{
+    int kept = count;
+
+    for (int k = 1; k < count; k++) {
+        uint64_t last = edges[k - 1].speed, next = edges[k].speed, typical = edges[k / 2].speed;
+        if (2 * next >= typical || 2 * last < 3 * next)
+            continue;
+        if (kept == count || last * edges[kept].speed > edges[kept - 1].speed * next)
+            kept = k;
+    }
+    return kept;
+}
+
+static int hosts_under(const int *parent, int hosts, int root)
+{
+    int count = 0;
+
+    for (int h = 0; h < hosts; h++)
+        count += find_root(parent, h) == root;
+    return count;
+}
+
+/* Hosts into sites; site[host] is the lowest host of its site. The edges of a maximum spanning tree are
+ * sorted. Where one is much slower than the one before it, and slower than half of the typical speed before
+ * it, it and all slower ones are cut; what stays connected is a site. The slower direction of a path counts:
+ * a ring needs only one of them, but members of a site send in both. */
+static void topology_sites(const struct site_paths *paths, int *site)
+{
+    struct edge edges[VIEW_MEMBERS_MAX];
+    int parent[VIEW_MEMBERS_MAX], tree[VIEW_MEMBERS_MAX], largest = 0;
+    int count = spanning_forest(paths, edges, tree);
+
+    for (int h = 0; h < paths->hosts; h++)
+        parent[h] = h;
+    sort_fastest_first(edges, count);
+    int kept = kept_edges(edges, count);
+    for (int e = 0; e < kept; e++)
+        join(parent, edges[e].a, edges[e].b);
+    for (int h = 1; h < paths->hosts; h++)
+        if (hosts_under(parent, paths->hosts, h) > hosts_under(parent, paths->hosts, largest))
+            largest = h;
+    /* Parts without a measured path between them count as near. */
+    for (int h = 0; h < paths->hosts; h++)
+        if (tree[h] == h && tree[largest] != h)
+            join(parent, h, largest);
+    for (int h = 0; h < paths->hosts; h++)
+        site[h] = find_root(parent, h);
+}
+
+/* Between two hosts the fastest path of their members counts, and the slower of its two directions. */
 static void fill_sites(struct site_group *g)
 {
     struct site_paths each = {.hosts = g->hosts}, both = {.hosts = g->hosts};
@@ -127,7 +243,8 @@ static int slow_paths(uint64_t length)
     return (int)(length / COST_SLOW % (COST_HOST / COST_SLOW));
 }
 
-/* Members by site, then host, then index: where every search begins, and what stays if all ways are equal. */
+/* Members by site, then host, then index: the start of every search, and the result if all paths are
+ * equal. */
 static void plain_order(const struct site_group *g, int *order)
 {
     for (int i = 0; i < g->size; i++) {
@@ -143,7 +260,7 @@ static void plain_order(const struct site_group *g, int *order)
     }
 }
 
-/* True: an order without ways slower than the threshold, in `order`. The draws are the same everywhere. */
+/* True: `order` has no path slower than the threshold. The random draws are the same on every machine. */
 static bool search(const struct site_group *g, uint32_t threshold, int *order)
 {
     struct ring_search_costs costs;
@@ -187,7 +304,7 @@ static void best_order(const struct site_group *g, int *order)
 {
     uint32_t speeds[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX];
     int trial[VIEW_MEMBERS_MAX];
-    int low = 0, high = different_speeds(g, speeds); /* low can be had, high cannot */
+    int low = 0, high = different_speeds(g, speeds); /* low is possible, high is not */
 
     plain_order(g, order);
     if (high == 0) /* one host */
@@ -207,7 +324,6 @@ static void best_order(const struct site_group *g, int *order)
 
 /* ---- The result ---- */
 
-/* The number of members of each one's site, in any order of numbers. */
 static int site_size(const struct site_group *g, int member)
 {
     int count = 0;
@@ -217,8 +333,8 @@ static int site_size(const struct site_group *g, int member)
     return count;
 }
 
-/* Where the order begins: with the largest site (of equal ones that of the lowest member), at its first
- * member. If all are one site: at the first member of the lowest one's host. */
+/* The order begins with the largest site (of equal ones that of the lowest member), at its first member; with
+ * one site, at the first member of the lowest one's host. */
 static int first_place(const struct site_group *g, const int *order)
 {
     const int *block = g->site;
@@ -252,7 +368,7 @@ static void larger(uint32_t *largest, uint32_t us)
         *largest = us;
 }
 
-/* Both directions measure the same. What is longer has waited in a line that was full. */
+/* Both directions measure the same round trip; the longer one has waited in a full queue. */
 static void shorter_trip(const struct site_group *g, int a, int b, uint32_t *us)
 {
     const int m[2] = {g->members[a], g->members[b]};
@@ -264,7 +380,7 @@ static void shorter_trip(const struct site_group *g, int a, int b, uint32_t *us)
     }
 }
 
-/* No way is longer than that over a third member. */
+/* No round trip is longer than one over a third member. */
 static uint32_t trip_inside(const struct site_group *g, int from, int to)
 {
     uint32_t us = 0;
@@ -280,7 +396,7 @@ static uint32_t trip_inside(const struct site_group *g, int from, int to)
     return us;
 }
 
-/* Between two sites all ways lead over the same line. */
+/* All paths between two sites use the same line. */
 static uint32_t trip_between(const struct site_group *g, int from, int to)
 {
     uint32_t us = 0;
@@ -294,8 +410,7 @@ static uint32_t trip_between(const struct site_group *g, int from, int to)
     return us;
 }
 
-/* What is said of ways like these, inside of sites or between them: of the ring's own ones none may be
- * measured yet. */
+/* If no path of the ring is measured yet: the slowest of all paths inside sites, or between them. */
 static void describe_like(const struct site_group *g, bool inside, uint32_t *mbit_x10)
 {
     if (*mbit_x10 > 0)
@@ -328,7 +443,6 @@ static void study(struct site_group *g, const uint64_t *hosts)
     fill_sites(g);
 }
 
-/* The ring order that goes round in this order. */
 static void describe(const struct site_group *g, const int *order, struct ring_order *out)
 {
     int first = first_place(g, order);
@@ -369,9 +483,9 @@ static bool any_measured(const struct site_group *g)
     return false;
 }
 
-/* What an order is judged by. */
+/* The merits of an order. */
 struct merits {
-    int sites, hosts; /* how often it leaves one */
+    int sites, hosts; /* number of changes */
     uint32_t slowest;
 };
 
@@ -417,8 +531,7 @@ uint32_t topology_bottleneck(const struct topology *t, const int *order, int cou
     struct site_group g = {.t = t, .members = order, .size = count};
     uint32_t slowest = WITHIN_HOST;
 
-    for (int i = 0; i < count;
-         i++) /* hosts are not told: a way that is known to be inside of one joins two */
+    for (int i = 0; i < count; i++) /* hosts are not known here; PATH_SAME_HOST marks paths inside one */
         g.host[i] = i;
     uint32_t median = median_speed(&g);
     for (int i = 0; i < count && count > 1; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views: the members, how many are enough to decide, and the bytes of both. */
+/* Views: lookup, quorum, encoding. */
 #include "membership/view.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NUMBER_MAX (UINT64_MAX / 2) /* of epochs and terms: there is always a next one */
+#define NUMBER_MAX (UINT64_MAX / 2) /* of epochs and terms, so that a next one exists */
 
 void identity_text(const struct identity *id, char *text, size_t size)
 {

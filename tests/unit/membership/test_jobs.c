@@ -65,7 +65,7 @@ TEST_WITH(some_form_when_nobody_else_comes, open_four, close_jobs_fixture)
     request(2, "train", 2);
     jobs_fixture_run(&fixture, SETTLE - SOON);
     assert_group(0);
-    assert_string_equal(why_not(2, "train"), "2 are there: it forms as soon as nobody else comes");
+    assert_string_equal(why_not(2, "train"), "2 are there: it forms as soon as no other node joins");
     request(3, "train", 1);
     jobs_fixture_run(&fixture, SETTLE - SOON); /* the wait began anew */
     assert_group(0);
@@ -223,7 +223,7 @@ TEST_WITH(a_map_is_waited_for_but_not_long, open_four, close_jobs_fixture)
     jobs_fixture_run(&fixture, NS_PER_S);
     assert_string_equal(
         why_not(2, "train"),
-        "4 are there: it forms as soon as nobody else comes and the paths between them are measured");
+        "4 are there: it forms as soon as no other node joins and the paths between them are measured");
     jobs_measuring(members[0].jobs, false);
     jobs_fixture_run(&fixture, SOON);
     assert_string_equal(members[2].group.job, "train");
@@ -407,7 +407,7 @@ TEST_WITH(silent_members_are_waited_for_but_not_long, open_four, close_jobs_fixt
         request(i, "train", 2);
     jobs_fixture_run(&fixture, NS_PER_S);
     assert_group(0);
-    assert_string_equal(why_not(1, "train"), "waiting for the first word of: node-3");
+    assert_string_equal(why_not(1, "train"), "waiting for the first report of: node-3");
     jobs_fixture_run(&fixture, NS_PER_S + SOON);
     assert_group(0x7);
 }

@@ -48,7 +48,7 @@ TEST_WITH(two_that_restart_do_not_begin_it_beside_three, open_five, close_jobs_f
     jobs_fixture_assert_group(&fixture, 0);
     assert_string_equal(jobs_fixture_why_not(&fixture, 1, "train"),
                         "it ran with 5 members, and may run without this side: waiting for node-0, node-3, "
-                        "node-4 (to begin it anew: hearth job forget train)");
+                        "node-4 (to start it again: hearth job forget train)");
     here(0x16); /* a third one has restarted: the other two decide nothing any more */
     jobs_fixture_run(&fixture, 3 * NS_PER_S);
     jobs_fixture_assert_group(&fixture, 0x6); /* it need not ask for the job: it does not run it */

@@ -205,7 +205,7 @@ TEST(malformed_reports_are_refused)
     memcpy(report.part[0].job, "red", 4);
     len = report_encode(&report, bytes, sizeof bytes);
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a job twice */
-    assert_string_equal(what, "a report with a job twice");
+    assert_string_equal(what, "report: a job appears twice");
 }
 
 TEST(malformed_records_are_refused)
