@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread for all that a node does in its home cluster, and the calls of others into it.
+/* The thread of a node's home cluster, and calls into it.
  *
- * There is one lock. The thread holds it while it works and not while it sleeps; whoever calls takes it,
- * changes what is to change, and wakes the thread. Who waits for something has an event of its own, which is
- * signalled after each round. */
+ * There is one lock. The thread holds it while it works and not while it sleeps; a caller takes it, changes
+ * state, and wakes the thread. Each waiting call has its own event, which is signalled after each round. */
 #include "cluster/cluster.h"
 
 #include <stdio.h>
@@ -13,11 +12,9 @@
 #include "os/clock.h"
 #include "os/random.h"
 
-#define PORT_TRIES    64
-#define PROBE_SHARE   0.05
-#define PROBE_REFRESH (600 * NS_PER_S)
-#define GOODBYE_NS    (300 * NS_PER_MS) /* for what we say when we go */
-#define SAMPLE_NS     NS_PER_S /* at most: signs of life of the links must come as often as heartbeats */
+#define PORT_TRIES 64
+#define GOODBYE_NS (300 * NS_PER_MS) /* to send the last messages */
+#define SAMPLE_NS  NS_PER_S          /* at most: link traffic must count as often as heartbeats */
 #define CLUSTER_WAITS                                                                                        \
     (1 + FINDER_WAITS_MAX + PEER_SET_WAITS_MAX + CONTROL_SOCKET_WAITS_MAX + PROBES_WAITS_MAX)
 
@@ -28,7 +25,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Sleeps until something comes or is due. The lock is given away meanwhile. */
+/* Sleeps until input arrives or a deadline. Releases the lock meanwhile. */
 static void cluster_sleep(struct cluster *cluster, struct sock_wait *items, uint64_t now)
 {
     uint64_t deadline = sooner(cluster->gossip_ns, sooner(cluster->look_ns, cluster->measure_ns));
@@ -77,7 +74,7 @@ static void take_sample(struct cluster *cluster, uint64_t now)
     mutex_lock(&cluster->lock);
 }
 
-/* Whoever hears it takes us out at once instead of waiting for our silence. */
+/* So that the others remove this node at once, without a timeout. */
 static void say_goodbye(struct cluster *cluster)
 {
     uint64_t now = clock_real(), until = now + GOODBYE_NS;
@@ -129,7 +126,7 @@ static char *control_socket_answer(void *arg, const char *question)
         write = cluster_write_metrics;
     if (!write)
         return NULL;
-    write(cluster, &none); /* how long it is */
+    write(cluster, &none); /* its length */
     char *text = heap_alloc_raw(cluster->heap, 1, none.len + 1);
     if (text) {
         struct text_buf buf = text_buf_of(text, none.len + 1);
@@ -196,9 +193,10 @@ static int open_connections(struct cluster *cluster, struct error *error)
         .connect_timeout_ns = cluster->setup.connect_timeout_ns,
         .now_ns = clock_real(),
     };
-    int status = random_bytes(&peer_set.seed, sizeof peer_set.seed) == HEARTH_OK
-                     ? cluster_describe_self(cluster, &peer_set.listen, &peer_set.self, error)
-                     : error_set(error, HEARTH_SYSTEM, RANK_NONE, "the system gives no random numbers");
+    int status =
+        random_bytes(&peer_set.seed, sizeof peer_set.seed) == HEARTH_OK
+            ? cluster_describe_self(cluster, &peer_set.listen, &peer_set.self, error)
+            : error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: no random numbers from the system");
     if (!status)
         status = peer_set_open(&peer_set, &cluster->peer_set, error);
     return status ? status : finder_open(&finder, &cluster->finder, error);
@@ -231,8 +229,6 @@ static int open_machines(struct cluster *cluster)
         .peer_set = cluster->peer_set,
         .outbox = &cluster->outbox,
         .self = consensus.self.id,
-        .share = PROBE_SHARE,
-        .refresh_ns = PROBE_REFRESH,
         .now_ns = now,
     };
     int status = random_bytes(&consensus.seed, sizeof consensus.seed);
@@ -247,7 +243,7 @@ static int open_machines(struct cluster *cluster)
     return status ? status : probes_open(&probes, &cluster->probes);
 }
 
-/* A node that cannot be asked is still a node. */
+/* A node works without its control socket. */
 static void open_control_socket(struct cluster *cluster)
 {
     struct control_socket_setup setup = {.heap = cluster->heap,
@@ -259,7 +255,7 @@ static void open_control_socket(struct cluster *cluster)
 
     if (cluster->setup.control && control_socket_open(&setup, &cluster->control, &why))
         log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-CONTROL-SOCKET",
-                  "hearth status will not reach this node: %s", why.text);
+                  "no control socket, so hearth status cannot reach this node: %s", why.text);
 }
 
 static int cluster_fill(struct cluster *cluster, struct error *error)
@@ -295,7 +291,7 @@ int cluster_open(const struct cluster_setup *setup, struct cluster **out, struct
     else
         status = cluster_fill(cluster, error);
     if (!status && mutex_init(&cluster->lock))
-        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: no lock");
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: cannot create a lock");
     if (status) {
         cluster_free(cluster);
         return status;
@@ -303,7 +299,7 @@ int cluster_open(const struct cluster_setup *setup, struct cluster **out, struct
     if (thread_start(&cluster->thread, "hearth-cluster", cluster_run, cluster)) {
         mutex_fini(&cluster->lock);
         cluster_free(cluster);
-        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: the system gives no thread");
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: cannot start a thread");
     }
     *out = cluster;
     return HEARTH_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node's place in its home cluster: one thread that finds the others, is joined to them, agrees with them
- * who is in, watches their health, measures the ways between them and forms groups. All functions may be
- * called by any thread. */
+/* A node's part in its home cluster: one thread that finds other nodes, connects to them, agrees with them on
+ * a view, watches their health, measures the paths between them and forms groups. All functions may be called
+ * by any thread. */
 #pragma once
 
 #include "core/list.h"
@@ -20,53 +20,52 @@ struct cluster_setup {
     struct log log;
     struct credentials *credentials;               /* lent; its trust list is watched by the owner */
     const char *helper, *seeds, *bind, *advertise; /* as in discovery/finder.h and os/host.h */
-    const char *control; /* path of the unix socket that answers `hearth status`; NULL: none */
-    const char
-        *jobs_file; /* where jobs are remembered (cluster/job_store.h); NULL: not beyond this process */
+    const char *control;   /* path of the unix socket that answers `hearth status`; NULL: none */
+    const char *jobs_file; /* record of jobs (cluster/job_store.h); NULL: only in memory */
     uint16_t port;
     uint32_t flags; /* PEER_INFO_ */
     const struct health_preset *health;
-    const char *cluster;   /* its name, for people */
-    const char *transport; /* of groups, as configured, for people */
+    const char *cluster;   /* its name, for users */
+    const char *transport; /* of groups, as configured, for users */
     /* Called by the cluster's thread, once a second or with every heartbeat, under no lock: for
      * cluster_take_samples. */
     void (*sample)(void *arg);
-    /* Members of the JSON text that others know of: ', "name": value'. Nothing of the cluster may be called
-     * from it. */
+    /* Adds members to the JSON text: ', "name": value'. It must not call the cluster. */
     void (*extra)(void *arg, struct text_buf *buf);
     void *arg; /* of both */
     uint64_t connect_timeout_ns;
     uint64_t deadline_ns; /* of opening */
 };
 int MUST_CHECK cluster_open(const struct cluster_setup *setup, struct cluster **out, struct error *error);
-void cluster_close(struct cluster *cluster); /* says goodbye; bounded by a second */
+void cluster_close(struct cluster *cluster); /* tells the peers; takes at most a second */
 
-/* How long a call may wait: until the time (clock_real) or, after cluster_wake, until it is asked to stop. */
+/* How long a call may wait: until the time (clock_real), or until `stop` is set and cluster_wake called. */
 struct cluster_patience {
     uint64_t deadline_ns;
-    const struct stop *stop; /* NULL: nobody asks */
+    const struct stop *stop; /* or NULL */
 };
-void cluster_wake(struct cluster *cluster); /* all who wait look again */
-/* Until at least `others` members beside us are in our view: HEARTH_TIMEOUT or HEARTH_CANCELLED with who is
- * there and why sighted nodes are not. */
+void cluster_wake(struct cluster *cluster); /* waiting calls check again */
+/* Waits until at least `others` other members are in the view. HEARTH_TIMEOUT or HEARTH_CANCELLED: the text
+ * names the members and says why sighted nodes are not. */
 int MUST_CHECK cluster_wait(struct cluster *cluster, int others, const struct cluster_patience *patience,
                             struct error *error);
-/* Requests for a job and waits until it is formed. The text of a failure says what it waited for; the request
- * is withdrawn then. */
+/* Requests a job and waits until it is formed. On failure the request is withdrawn, and the text says what it
+ * waited for. */
 int MUST_CHECK cluster_form(struct cluster *cluster, const struct job_request *request, uint64_t done,
                             const struct cluster_patience *patience, struct group_spec *out,
                             struct error *error);
-/* All are joined, and nobody has made a step: from now on this machine remembers the job. */
+/* All members are connected and no operation has begun: from now on this machine keeps a record of the
+ * job. */
 int MUST_CHECK cluster_begun(struct cluster *cluster, const struct group_spec *spec, struct error *error);
-/* Our part in it is over. `finished`: and in the job, which is forgotten unless somebody was lost from the
- * formation: then the others may go on with it. */
+/* This node has ended the formation. `finished`: and the job, whose record is deleted unless a participant
+ * was lost: then the others may go on with it. */
 void cluster_end(struct cluster *cluster, const struct group_spec *spec, bool finished);
-/* We could not be joined with this member: for a while, or until it is linked with us anew, the jobs that we
- * request for leave out one of us. */
+/* No connection to this member: for a while, or until it is linked again, formations of the jobs that this
+ * node requests have only one of the two. */
 void cluster_unreached(struct cluster *cluster, const struct identity *member);
-/* `ended` is called when the formation ends by others, and again when more of them go: from the cluster's
- * thread, or at once if it has ended already; nothing of the cluster may be called from it. Bit r of `lost`:
- * nothing new will come from rank r. When cluster_unwatch returns it is not being called. */
+/* `ended` is called when other members end the formation, and again when more of them go: by the cluster's
+ * thread, or at once if it has ended already. It must not call the cluster. Bit r of `lost`: rank r sends
+ * nothing new. It does not run after cluster_unwatch returns. */
 typedef void cluster_ended_fn(void *arg, uint64_t lost, const char *who, const char *text);
 struct cluster_watch {
     struct list item; /* the cluster's */
@@ -76,41 +75,40 @@ struct cluster_watch {
 };
 void cluster_watch(struct cluster *cluster, struct cluster_watch *watch);
 void cluster_unwatch(struct cluster *cluster, struct cluster_watch *watch);
-/* What the links of our groups tell of a member, since the last sample. A byte that came over a link is a
- * sign of life like a heartbeat: health.c is the one failure detector of the pair. */
+/* Measures of a member by the links of groups, since the last sample. Any byte over a link counts like a
+ * heartbeat: health.c is the only failure detector. */
 struct cluster_sample {
     struct identity peer;
-    bool heard;              /* something came from it */
+    bool heard;              /* bytes came from it */
     uint64_t bytes, busy_ns; /* sent to it while the line was full, and for how long it was */
-    uint64_t late_ns;        /* how late its pieces come, after the first one's, on average */
+    uint64_t late_ns;        /* how late its pieces are, after the first one's, on average */
 };
 /* `sent`, `received`: bytes of all groups, to and from all members, since the last call. */
 void cluster_take_samples(struct cluster *cluster, const struct cluster_sample *samples, int count,
                           uint64_t sent, uint64_t received);
 
-/* The address by which most was measured to leave for that member, if it has several that were tried. */
+/* The address of the member with the highest measured rate, if several were tried. */
 bool cluster_best_addr(struct cluster *cluster, const struct identity *peer, struct sock_addr *addr);
 
-/* How members of the cluster (a group of some job, by rank) stand best to each other, by the newest table,
- * where they go round in `now` at present; see topology_rearrange. False: nothing is measured of them, or
- * one of them is not in the view. */
+/* The best ring order of members (a group, by rank) by the newest table; `now` is their current order; see
+ * topology_rearrange. False: nothing is measured, or one of them is not in the view. */
 bool cluster_arrange(struct cluster *cluster, const struct identity *members, int count, const int *now,
                      struct ring_order *out);
 
-/* ---- news ---- */
+/* ---- events ---- */
 
-/* The next one that this reader has not seen; false: none. Readers have a place of their own (begin with 0);
- * the last 256 events are kept. */
+/* The next event for a reader; false: none. Each reader keeps its place (begins with 0); the last 256 events
+ * are kept. */
 bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct hearth_event *event);
-/* For every event from now on, from the cluster's thread; nothing of the cluster may be called from it. NULL:
- * not any more; when this returns it is not being called. */
+/* `fn` is called for every event from now on, by the cluster's thread; it must not call the cluster. NULL: no
+ * more calls, and none is running after the return. */
 void cluster_on_event(struct cluster *cluster, hearth_event_fn *fn, void *arg);
-/* Until there is an event behind this place. */
+/* Waits for an event after this place. */
 void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cluster_patience *patience);
 
-/* ---- what is so ---- */
+/* ---- state ---- */
 
-/* All of it as JSON: {"view": {...}, "links": [...], "nodes": [...], "jobs": [...], "discovery": {...},
- * "topology": [...]}; docs/man/hearth.1 has the fields. As snprintf. */
+/* The state as JSON: {"view": {...}, "links": [...], "nodes": [...], "jobs": [...], "discovery": {...},
+ * "topology": [...]}; docs/man/hearth.1 has the fields. Returns as snprintf. */
 int64_t cluster_json(struct cluster *cluster, char *text, size_t size);
 int64_t cluster_metrics(struct cluster *cluster, char *text, size_t size); /* lines of Prometheus text */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node says of itself, and that it says so again when its addresses change. */
+/* The description of this node, and its updates when addresses change. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "os/clock.h"
 #include "os/host.h"
 
-#define LOOK_NS NS_PER_S /* with an address that has changed, we are back before we count as dead */
+#define LOOK_NS NS_PER_S /* short enough to reconnect from a new address before the others call us dead */
 
 static void put_addrs(struct peer_info *self, const struct sock_addr *addrs, int count)
 {
@@ -37,8 +37,7 @@ int cluster_describe_self(struct cluster *cluster, struct sock_addr *listen, str
     host_name(self->name, sizeof self->name);
     snprintf(self->platform, sizeof self->platform, "%s", facts.platform);
     if (host_id(&self->host_id))
-        return error_set(error, HEARTH_SYSTEM, RANK_NONE,
-                         "home cluster: this machine does not say who it is");
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: cannot read the id of this machine");
     int status = host_choose(setup->bind, setup->advertise, setup->port, setup->deadline_ns, listen, addrs,
                              PEER_ADDRS_MAX, &count, error);
     if (!status)
@@ -62,7 +61,7 @@ void cluster_announce(struct cluster *cluster, uint64_t now_ns)
     finder_announce(cluster->finder, &announcement, now_ns);
 }
 
-/* Our addresses as they are now, with the port that we are bound to; false: nobody can tell. */
+/* The current addresses with the bound port; false: unknown. */
 static bool addrs_now(struct cluster *cluster, struct peer_info *self)
 {
     struct interface list[INTERFACES_MAX];
@@ -84,7 +83,7 @@ static bool same_addrs(const struct peer_info *a, const struct peer_info *b)
            memcmp(a->addrs, b->addrs, (size_t)a->addr_count * sizeof a->addrs[0]) == 0;
 }
 
-/* A machine that was asleep finds its connections dead one by one; better to try all at once. */
+/* After sleep, all connections are tried at once instead of failing one by one. */
 static bool woke_up(struct cluster *cluster)
 {
     uint64_t asleep = clock_asleep();

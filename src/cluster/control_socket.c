@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control socket: answers one question of each who comes and is of our user. */
+/* The control socket: answers one question per client of the same user. */
 #include "cluster/control_socket.h"
 
 #include <inttypes.h>
@@ -12,14 +12,14 @@
 
 #define CLIENTS_MAX  8
 #define CLIENT_NS    NS_PER_S
-#define BACKLOG      128               /* a unix socket refuses who finds it full */
-#define ADMIT_MAX    16                /* at once: strangers of other users do not hold us up */
-#define DEAF_NS      (100 * NS_PER_MS) /* no descriptors left: listen again then */
+#define BACKLOG      128               /* a unix socket refuses clients when it is full */
+#define ADMIT_MAX    16                /* per round: clients of other users cannot block it */
+#define DEAF_NS      (100 * NS_PER_MS) /* pause when no descriptors are left */
 #define HEAD_MAX     96                /* "ok 1048576\n", "no ..." */
 #define PATH_MAX_LEN 160
 
 struct control_client {
-    int fd; /* -1: nobody */
+    int fd; /* -1: free */
     uint64_t deadline_ns;
     char question[CONTROL_SOCKET_QUESTION_MAX + 2]; /* newline and final 0 */
     size_t heard;
@@ -36,7 +36,7 @@ struct control_socket {
     control_socket_answer_fn *answer;
     void *arg;
     int fd;
-    uint64_t deaf_until_ns; /* 0: not deaf */
+    uint64_t deaf_until_ns; /* 0: listening */
     char path[PATH_MAX_LEN];
     struct control_client clients[CLIENTS_MAX];
 };
@@ -47,13 +47,13 @@ static int parse_path(const char *path, struct sock_addr *addr, struct error *er
 {
     if (sock_addr_parse(path, 0, addr) != HEARTH_OK || sock_addr_family(addr) != SOCK_UNIX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "%s is no unix socket: say it like unix:@name (at most %d characters) or "
+                         "%s is not a unix socket: write unix:@name (at most %d characters) or "
                          "unix:/folder/name (at most %d)",
                          path, SOCK_NAME_MAX, SOCK_PATH_MAX);
     return HEARTH_OK;
 }
 
-/* Tries the name, then those with a number. */
+/* Tries the name, then the numbered ones. */
 static int listen_somewhere(struct control_socket *d, const char *path, struct error *error)
 {
     struct sock_addr addr;
@@ -63,15 +63,14 @@ static int listen_somewhere(struct control_socket *d, const char *path, struct e
         int len = i == 1 ? snprintf(d->path, sizeof d->path, "%s", path)
                          : snprintf(d->path, sizeof d->path, "%s.%d", path, i);
         if (len < 0 || (size_t)len >= sizeof d->path)
-            return error_set(error, HEARTH_INVALID, RANK_NONE,
-                             "the path of the control socket is too long: %s", path);
+            return error_set(error, HEARTH_INVALID, RANK_NONE, "control socket: path too long: %s", path);
         status = parse_path(d->path, &addr, error);
         if (status == HEARTH_OK)
             status = sock_listen(&addr, BACKLOG, &d->fd, NULL, error);
     }
     if (status == HEARTH_LIMIT)
         return error_because(error, HEARTH_REASON_ADDRESS_IN_USE, status, RANK_NONE,
-                             "%s and its other %d names are taken by running nodes: end some", path,
+                             "control socket: %s and its %d numbered names are in use: stop some nodes", path,
                              CONTROL_SOCKET_PATHS - 1);
     return status;
 }
@@ -82,7 +81,7 @@ int control_socket_open(const struct control_socket_setup *setup, struct control
     struct control_socket *d = heap_alloc(setup->heap, 1, sizeof *d);
 
     if (!d)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the control socket");
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "control socket: no memory");
     *d = (struct control_socket){
         .heap = setup->heap, .log = setup->log, .answer = setup->answer, .arg = setup->arg, .fd = -1};
     for (int i = 0; i < CLIENTS_MAX; i++)
@@ -92,7 +91,7 @@ int control_socket_open(const struct control_socket_setup *setup, struct control
         heap_free(d);
         return status;
     }
-    log_write(&d->log, HEARTH_LOG_DEBUG, "HEARTH-CONTROL-SOCKET", "questions are answered at %s", d->path);
+    log_write(&d->log, HEARTH_LOG_DEBUG, "HEARTH-CONTROL-SOCKET", "control socket at %s", d->path);
     *out = d;
     return HEARTH_OK;
 }
@@ -148,7 +147,7 @@ static void answer(struct control_socket *d, struct control_client *g)
     g->text_len = 0;
 }
 
-/* False: it is to go. */
+/* False: close it. */
 static bool listen_to(struct control_socket *d, struct control_client *g)
 {
     struct iovec piece = {g->question + g->heard, CONTROL_SOCKET_QUESTION_MAX + 1 - g->heard};
@@ -169,7 +168,7 @@ static bool listen_to(struct control_socket *d, struct control_client *g)
     return true;
 }
 
-/* False: all is said, or it is gone. */
+/* False: all is sent, or the client is gone. */
 static bool speak(struct control_client *g)
 {
     size_t all = g->head_len + g->text_len;
@@ -206,7 +205,7 @@ static struct control_client *free_place(const struct control_socket *d)
     return NULL;
 }
 
-/* Those of other users are closed as they come, wherever the user has put the socket. */
+/* Clients of other users are closed at once, whatever the path. */
 static void admit(struct control_socket *d, uint64_t now_ns)
 {
     struct control_client *place;
@@ -275,7 +274,7 @@ static int await(const struct asker *a, bool to_send)
     struct sock_wait wait = {.fd = a->fd, .want_recv = !to_send, .want_send = to_send};
 
     if (clock_real() >= a->deadline_ns)
-        return error_set(a->error, HEARTH_TIMEOUT, RANK_NONE, "the node at %s has not answered in time",
+        return error_set(a->error, HEARTH_TIMEOUT, RANK_NONE, "the node at %s did not answer in time",
                          a->path);
     (void)sock_wait(&wait, 1, a->deadline_ns);
     return HEARTH_OK;
@@ -283,8 +282,8 @@ static int await(const struct asker *a, bool to_send)
 
 static int gone(const struct asker *a)
 {
-    return error_set(a->error, HEARTH_PEER_LOST, RANK_NONE, "the node at %s went away without a full answer",
-                     a->path);
+    return error_set(a->error, HEARTH_PEER_LOST, RANK_NONE,
+                     "the node at %s closed before the end of its answer", a->path);
 }
 
 static int send_question(const struct asker *a, const char *question)
@@ -305,7 +304,7 @@ static int send_question(const struct asker *a, const char *question)
     return status;
 }
 
-/* Exactly so many bytes. */
+/* Reads exactly `len` bytes. */
 static int take(const struct asker *a, char *target, size_t len)
 {
     int status = HEARTH_OK;
@@ -323,7 +322,7 @@ static int take(const struct asker *a, char *target, size_t len)
     return status;
 }
 
-/* The first line, without its newline: byte by byte, it is short. */
+/* The first line without its newline, byte by byte: it is short. */
 static int take_head(const struct asker *a, char head[HEAD_MAX])
 {
     for (size_t i = 0; i < HEAD_MAX; i++) {
@@ -337,7 +336,7 @@ static int take_head(const struct asker *a, char head[HEAD_MAX])
         if (head[i] < ' ' || head[i] > '~')
             break;
     }
-    return error_set(a->error, HEARTH_PROTOCOL, RANK_NONE, "what answers at %s is no node", a->path);
+    return error_set(a->error, HEARTH_PROTOCOL, RANK_NONE, "%s is not the control socket of a node", a->path);
 }
 
 static int take_answer(const struct asker *a, struct heap *heap, char **answer)
@@ -355,7 +354,8 @@ static int take_answer(const struct asker *a, struct heap *heap, char **answer)
         for (const char *c = head + 3; *c >= '0' && *c <= '9' && digits < 9; c++, digits++)
             len = len * 10 + (size_t)(*c - '0');
     if (digits == 0 || head[3 + digits] != '\0')
-        return error_set(a->error, HEARTH_PROTOCOL, RANK_NONE, "what answers at %s is no node", a->path);
+        return error_set(a->error, HEARTH_PROTOCOL, RANK_NONE, "%s is not the control socket of a node",
+                         a->path);
     if (len > CONTROL_SOCKET_TAKEN_MAX)
         return error_set(a->error, HEARTH_LIMIT, RANK_NONE, "the answer of the node at %s is too long",
                          a->path);
@@ -389,7 +389,7 @@ int control_socket_ask(struct heap *heap, const char *path, const char *question
         return status;
     status = dial_wait(&addr, deadline_ns, &a.fd, &why);
     if (status != HEARTH_OK)
-        return error_wrap(error, &why, "nobody answers at %s: %s", path, why.text);
+        return error_wrap(error, &why, "no node answers at %s: %s", path, why.text);
     if (!sock_same_user(a.fd))
         status = error_set(error, HEARTH_PEER_LOST, RANK_NONE, "the node at %s runs as another user", path);
     if (status == HEARTH_OK)

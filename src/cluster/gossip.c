@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of PEERS: read twice, first to check, then to tell. */
+/* Encodes and decodes PEERS; decoding reads twice, first to check. */
 #include "cluster/gossip.h"
 
 #include "wire/peer_codec.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PEERS: nodes that the writer is joined to, and where they listen. One known address is enough to find a
+/* PEERS: the nodes connected to the sender, and their addresses. So one known address is enough to find a
  * whole cluster, across networks that mDNS does not cross. docs/messages.md, "peers". */
 #pragma once
 

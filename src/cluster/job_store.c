@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that are remembered. The file is read and written whole, by one process at a time. */
+/* Records of jobs. The file is read and written whole, by one process at a time. */
 #include "cluster/job_store.h"
 
 #include <stdio.h>
@@ -15,17 +15,17 @@
 struct kept {
     struct list item;
     char job[JOB_NAME_MAX];
-    bool due; /* the disk has something else */
+    bool due; /* the disk has an older state */
     struct view ran;
 };
 
 struct job_store {
     struct job_store_setup setup;
-    struct mutex disk; /* held by who writes: so that an older state never comes behind a newer one */
-    struct mutex lock; /* of what follows; never held while the disk works */
+    struct mutex disk; /* held while writing, so that an older state never replaces a newer one */
+    struct mutex lock; /* of the fields below; never held while writing */
     struct list kept;
-    bool told; /* that it cannot be written */
-    bool runs; /* the thread does */
+    bool told; /* logged: it cannot be written */
+    bool runs; /* the thread runs */
     bool closing;
     struct event wake; /* for the thread */
     struct thread thread;
@@ -36,7 +36,8 @@ struct job_store {
 static int damaged(const char *path, const char *what, struct error *error)
 {
     return error_set(error, HEARTH_INVALID, RANK_NONE,
-                     "%s %s: it says which jobs may still run elsewhere. Delete it if none does", path, what);
+                     "%s %s: it records jobs that may still run elsewhere. Delete it if none does", path,
+                     what);
 }
 
 /* NULL at *bytes: there is no file. */
@@ -85,7 +86,7 @@ static int each_entry(struct heap *heap, const char *path, entry_fn *fn, void *a
     return status;
 }
 
-/* What becomes of the file: entries of the job that `goes` says are left out, and one is added. */
+/* A change of the file: entries of the job selected by `goes` are dropped, and one is added. */
 struct change {
     const char *job;
     bool (*goes)(const struct change *change, const struct job_memory *memory);
@@ -113,7 +114,7 @@ static int write_change(struct change *c, const char *path, uint8_t *bytes, stru
 
     if (c->add && c->count == JOB_FILE_JOBS_MAX)
         return error_set(error, HEARTH_LIMIT, RANK_NONE,
-                         "%s has %d jobs already: forget those that run nowhere (hearth job)", path,
+                         "%s has %d jobs already: forget ended ones (hearth job forget NAME)", path,
                          JOB_FILE_JOBS_MAX);
     if (c->add) {
         job_file_put(&c->entries, c->add);
@@ -185,7 +186,7 @@ int job_file_forget(struct heap *heap, const char *path, const char *job, int *f
 
 /* ---- the store ---- */
 
-/* Ours of before; and those of processes that are not in the view any more: they do not run. */
+/* The previous entry of this process, and those of processes that are no longer in the view. */
 static bool outlived(const struct change *c, const struct job_memory *memory)
 {
     struct identity other = {.node = c->store->setup.self.node, .instance = memory->process};
@@ -198,7 +199,7 @@ static bool ours(const struct change *c, const struct job_memory *memory)
     return memory->process == c->store->setup.self.instance;
 }
 
-/* Tells the first failure of several. */
+/* Logs the first failure of several. */
 static void tell(struct job_store *store, const char *job, int status, const struct error *error)
 {
     mutex_lock(&store->lock);
@@ -206,9 +207,10 @@ static void tell(struct job_store *store, const char *job, int status, const str
     store->told = status != HEARTH_OK;
     mutex_unlock(&store->lock);
     if (news)
-        log_write(&store->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-RECORD",
-                  "if this machine restarts it will not know that job %s may run elsewhere: %s", job,
-                  error->text);
+        log_write(
+            &store->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-RECORD",
+            "job %s: not recorded; after a restart this machine does not know that it may run elsewhere: %s",
+            job, error->text);
 }
 
 static void write_kept(struct job_store *store, const struct job_memory *memory)
@@ -270,7 +272,7 @@ void job_store_keep(struct job_store *store, const char *job, const struct view 
     heap_free(memory);
 }
 
-/* One that is due; false: none. */
+/* The next due record; false: none. */
 static bool take_due(struct job_store *store, struct job_memory *memory)
 {
     struct list *item, *after;
@@ -342,7 +344,7 @@ void job_store_drop(struct job_store *store, const char *job)
     mutex_unlock(&store->lock);
     if (kept && store->setup.path && change_file(store->setup.heap, store->setup.path, &change, &error))
         log_write(&store->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-RECORD",
-                  "job %s has ended, but is remembered (hearth job forget %s): %s", job, job, error.text);
+                  "job %s has ended, but its record stays (hearth job forget %s): %s", job, job, error.text);
     mutex_unlock(&store->disk);
     heap_free(kept);
 }
@@ -373,7 +375,7 @@ struct recall {
     bool some;
 };
 
-/* The one that was written last stands last. */
+/* The last written one stands last. */
 static void recall_entry(void *arg, const struct job_memory *memory, const uint8_t *raw, size_t len)
 {
     struct recall *recall = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine remembers of jobs (membership/job_record.h): in memory while the process lives, and in a
- * file beside its key, so that a process that is started again knows of them. Thread-safe. */
+/* This machine's records of jobs (membership/job_record.h): in memory, and in a file beside its key for a
+ * restarted process. Thread-safe. */
 #pragma once
 
 #include "core/heap.h"
@@ -18,21 +18,21 @@ struct job_store_setup {
     struct identity self; /* node and process */
 };
 int MUST_CHECK job_store_open(const struct job_store_setup *setup, struct job_store **out);
-void job_store_close(struct job_store *store); /* when all is written; NULL is allowed */
+void job_store_close(struct job_store *store); /* writes all first; NULL is allowed */
 
-/* The view in which the job ran last; `some` is false if nothing is remembered of it. HEARTH_INVALID,
- * HEARTH_SYSTEM: there is a file that cannot be read. */
+/* The view in which the job ran last; `some` is false if there is no record. HEARTH_INVALID, HEARTH_SYSTEM:
+ * the file cannot be read. */
 int MUST_CHECK job_store_recall(struct job_store *store, const char *job, struct view *ran, bool *some,
                                 struct error *error);
-/* Returns when it is on the disk; if that is impossible the log says so. */
+/* Returns when it is on disk; a failure is logged. */
 void job_store_keep(struct job_store *store, const char *job, const struct view *ran);
-/* Likewise, but soon, by a thread of its own: a disk may take seconds. */
+/* Likewise, but a thread writes it soon: a disk may take seconds. */
 void job_store_keep_soon(struct job_store *store, const char *job, const struct view *ran);
 void job_store_drop(struct job_store *store, const char *job); /* it has ended for this process */
-/* The i-th job that this process keeps, and the instance of its view; false: there are no more. */
+/* The i-th job of this process, and the instance of its view; false: no more. */
 bool job_store_kept(struct job_store *store, int i, char job[static JOB_NAME_MAX], uint64_t *instance);
 
-/* For the command: every job in a file, and forgetting one, whichever process it was of. */
+/* For the command: lists the jobs in a file, and forgets one, of any process. */
 typedef void job_file_fn(void *arg, const struct job_memory *memory);
 int MUST_CHECK job_file_each(struct heap *heap, const char *path, job_file_fn *fn, void *arg,
                              struct error *error);

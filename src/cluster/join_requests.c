@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of other threads into the cluster: waiting for members, asking for jobs, news. */
+/* Calls of other threads into the cluster: waiting for members, requesting jobs, events. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "os/clock.h"
 
 #define NAMED_MAX    4                /* nodes that a text names */
-#define LOOK_NS      NS_PER_S         /* what a request tells is looked at so often */
-#define UNREACHED_NS (600 * NS_PER_S) /* a member that we could not be joined with is not tried for so long */
+#define LOOK_NS      NS_PER_S         /* interval of updates to a waiting request */
+#define UNREACHED_NS (600 * NS_PER_S) /* how long an unreached member is kept apart */
 
 /* ---- waiting ---- */
 
@@ -19,8 +19,8 @@ static bool patience_over(const struct cluster_patience *patience)
     return clock_real() >= patience->deadline_ns || stop_asked(patience->stop);
 }
 
-/* Until `ready` says so, or the patience is over. Called and returns with the lock. False: it is over, or the
- * system has no descriptor to wait at. */
+/* Waits until `ready` returns true, or the patience ends. Called and returns with the lock. False: it has
+ * ended, or no descriptor is left to wait on. */
 static bool wait_until(struct cluster *cluster, ready_fn *ready, void *arg,
                        const struct cluster_patience *patience)
 {
@@ -43,7 +43,7 @@ static bool wait_until(struct cluster *cluster, ready_fn *ready, void *arg,
     return done;
 }
 
-/* Why a call ends without what it waited for, and how its text begins then. */
+/* The status of a wait that has ended without success, and the first word of its text. */
 static int impatient(const struct cluster_patience *patience, const char **word)
 {
     bool stopped = stop_asked(patience->stop);
@@ -62,7 +62,7 @@ static bool enough(struct cluster *cluster, void *arg)
            consensus_view(cluster->consensus)->size > *others;
 }
 
-/* Why sighted nodes are not members, the first few of them. */
+/* Why sighted nodes are not members; names the first few. */
 static void why_missing(struct cluster *cluster, struct text_buf *buf)
 {
     struct peer_set_state list[PEER_SET_MAX];
@@ -83,7 +83,7 @@ static void why_missing(struct cluster *cluster, struct text_buf *buf)
     if (named == 0 && !finder_text(cluster->finder, found, sizeof found))
         text_buf_print(buf, ". %s", found);
     else if (named == 0)
-        text_buf_print(buf, ". No other node of this cluster was seen (hearth doctor finds out why)");
+        text_buf_print(buf, ". No other node of this cluster was seen (hearth doctor checks why)");
 }
 
 int cluster_wait(struct cluster *cluster, int others, const struct cluster_patience *patience,
@@ -129,14 +129,15 @@ void cluster_unreached(struct cluster *cluster, const struct identity *member)
     for (int i = 0; i < JOB_UNREACHED_MAX; i++) {
         struct cluster_unreached *at = &cluster->unreached[i];
         bool same = identity_equal(&at->id, member), kept = identity_equal(&place->id, member);
-        if (same || (!kept && at->until_ns < place->until_ns)) /* else the oldest makes room */
+        if (same || (!kept && at->until_ns < place->until_ns)) /* else the oldest is replaced */
             place = at;
     }
     *place = (struct cluster_unreached){*member, clock_real() + UNREACHED_NS};
     mutex_unlock(&cluster->lock);
 }
 
-/* What a request tells beside what is wished for; it may change while we wait. Under the lock. */
+/* Updates the record and the unreached members of a request; both may change while it waits. Under the
+ * lock. */
 static int explain_request(struct cluster *cluster, const char *job, const struct view *ran,
                            struct error *error)
 {
@@ -154,8 +155,8 @@ static int explain_request(struct cluster *cluster, const char *job, const struc
     return HEARTH_OK;
 }
 
-/* What is remembered may be forgotten meanwhile, by a person (`recalled`: there is something), and who could
- * not be reached be linked with us: both are looked at again now and then. */
+/* The user may delete the record meanwhile (`recalled`: there is one), and an unreached member may connect:
+ * both are checked at intervals. */
 static int wait_for_answer(struct cluster *cluster, struct cluster_request *request,
                            const struct cluster_patience *patience, struct view *ran, bool recalled,
                            struct error *error)
@@ -179,7 +180,7 @@ static int wait_for_answer(struct cluster *cluster, struct cluster_request *requ
     return status;
 }
 
-/* A formation with a guest is over soon and has nothing to lose: a measurement, a demo. */
+/* A formation with a guest is short and needs no record: a measurement, a demo. */
 static bool has_guest(const struct view *view, const struct group_spec *spec)
 {
     for (int rank = 0; rank < spec->size; rank++) {
@@ -190,7 +191,7 @@ static bool has_guest(const struct view *view, const struct group_spec *spec)
     return false;
 }
 
-/* What came of a request. Under the lock. */
+/* The outcome of a request. Under the lock. */
 static int conclude(struct cluster *cluster, const struct cluster_request *request,
                     const struct cluster_patience *patience, struct error *error)
 {
@@ -207,7 +208,7 @@ static int conclude(struct cluster *cluster, const struct cluster_request *reque
     return error_set(error, status, RANK_NONE, "form \"%s\": %s%s", request->job, word, why);
 }
 
-/* Under the lock: until the request is answered, or given up. */
+/* Waits until the request is answered, or given up. Under the lock. */
 static int ask(struct cluster *cluster, struct cluster_request *request,
                const struct cluster_patience *patience, struct view *ran, bool recalled, struct error *error)
 {
@@ -284,7 +285,7 @@ void cluster_watch(struct cluster *cluster, struct cluster_watch *watch)
     uint64_t lost = jobs_lost(cluster->jobs, watch->spec);
     mutex_unlock(&cluster->lock);
     if (over)
-        watch->ended(watch->arg, lost, "", "it ended while it was being made");
+        watch->ended(watch->arg, lost, "", "it ended while its members connected");
 }
 
 void cluster_unwatch(struct cluster *cluster, struct cluster_watch *watch)
@@ -340,7 +341,7 @@ bool cluster_arrange(struct cluster *cluster, const struct identity *members, in
     return known;
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
 bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct hearth_event *event)
 {

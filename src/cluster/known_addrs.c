@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of addresses, its order, and pauses that grow. */
+/* The table of addresses: lookup, order, backoff. */
 #include "cluster/known_addrs.h"
 
 #include <stdio.h>
@@ -8,19 +8,19 @@
 #include "core/hash.h"
 
 #define ROOM_FIRST      64
-#define HEAD_STARTS_MAX 8               /* the worst address waits for so many head starts */
-#define CONTEST_MIN_NS  (10 * NS_PER_S) /* between two looks at an address whose node we are joined to */
+#define HEAD_STARTS_MAX 8               /* most head starts that an address waits */
+#define CONTEST_MIN_NS  (10 * NS_PER_S) /* between two dials of an address whose node is connected */
 #define CONTEST_MAX     6               /* doublings of it */
 #define SWEEP_NS        (30 * NS_PER_S)
 #define DIALS_TIER_MAX  28 /* dials at once to addresses of one tier: neither starves the other */
-/* With others waiting, a dial must get somewhere within such a time, which doubles with every try: a thousand
- * addresses that nobody answers at are through in a few seconds. */
+/* While others wait, a dial must progress within this time, which doubles with every try: a thousand dead
+ * addresses take a few seconds. */
 #define SLOW_CONNECT_NS   (100 * NS_PER_MS)
-#define SLOW_HANDSHAKE_NS (400 * NS_PER_MS) /* more, once it is connected */
+#define SLOW_HANDSHAKE_NS (400 * NS_PER_MS) /* once the socket is connected */
 #define SLOW_SHIFT        6
 #define HANDSHAKE_NS      (5 * NS_PER_S)
-#define FORGET_NS         (600 * NS_PER_S)  /* not told for so long, never proven */
-#define FORGET_LATE_NS    (3600 * NS_PER_S) /* likewise, others */
+#define FORGET_NS         (600 * NS_PER_S)  /* without a tip, never proven */
+#define FORGET_LATE_NS    (3600 * NS_PER_S) /* without a tip, others */
 
 struct dialer_setup known_addrs_dialing(uint64_t connect_timeout_ns, uint64_t seed)
 {
@@ -94,7 +94,7 @@ static bool is_dialled(const struct known_addr *e)
     return e->used && dial_target_busy(&e->target);
 }
 
-/* The dialer is to know what we think of an address now. */
+/* Updates the dialer after a change of an entry. */
 static void refresh(struct known_addrs *c, struct known_addr *e, uint64_t next_ns)
 {
     e->target.tier = (uint8_t)known_addr_tier(e);
@@ -106,7 +106,7 @@ static void refresh(struct known_addrs *c, struct known_addr *e, uint64_t next_n
         dialer_want(c->dialer, &e->target, next_ns);
 }
 
-/* The larger, the sooner it goes. 0: it stays. */
+/* Entries with a larger value are replaced first. 0: stays. */
 static uint64_t worth_forgetting(const struct known_addr *e)
 {
     if (is_dialled(e) || (e->linked && e->proven) || e->seed)
@@ -118,10 +118,10 @@ static uint64_t worth_forgetting(const struct known_addr *e)
     return 4 + (e->target.tries < 16 ? e->target.tries : 16);
 }
 
-/* A place for one of this tier; -1: all others are worth more. */
+/* A place for an entry of this tier; -1: none of lower value. */
 static int place_free(struct known_addrs *c, int tier)
 {
-    uint64_t most = tier == 0 ? 0 : 3; /* who is only sighted pushes out nobody who is more than that */
+    uint64_t most = tier == 0 ? 0 : 3; /* a mere sighting replaces only sightings */
     int place = -1;
 
     for (int i = 0; i < c->room; i++) {
@@ -165,7 +165,7 @@ static int place_find(struct known_addrs *c, int tier)
     return -1;
 }
 
-/* How many addresses of the same node are about to be dialled, before this one. */
+/* How many addresses of the same node are dialled before this one. */
 static uint64_t ahead(const struct known_addrs *c, const struct identity *who, uint64_t now_ns)
 {
     uint64_t count = 0;
@@ -179,7 +179,7 @@ static uint64_t ahead(const struct known_addrs *c, const struct identity *who, u
     return count;
 }
 
-/* Both ends know of each other at the same moment, more often than not. */
+/* Both ends often learn of each other at the same time. */
 static uint64_t courtesy(const struct known_addrs *c, const struct identity *who)
 {
     return identity_compare(&c->self, who) > 0 ? KNOWN_ADDR_COURTESY : 0;
@@ -215,8 +215,8 @@ static void add(struct known_addrs *c, const struct known_addr_tip *tip, uint64_
     c->count++;
 }
 
-/* Somebody else than we think may be there. Where we are joined to the one we think of, a look is cheap, but
- * not for whoever says so again and again. */
+/* Another node may listen there. While the known one is connected, one dial is cheap, but repeated claims
+ * must not cause many. */
 static void contest(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
 {
     if (e->contested)
@@ -261,9 +261,9 @@ void known_addrs_sweep(struct known_addrs *c, uint64_t now_ns)
     }
 }
 
-/* ---- what came of it ---------------------------------------------------------------------------------- */
+/* ---- outcomes ------ ---------------------------------------------------------------------------------- */
 
-/* The look that somebody's word had asked for is over. */
+/* The dial for a contesting claim is over. */
 static void contest_end(struct known_addr *e, uint64_t now_ns)
 {
     if (!e->contested)
@@ -357,7 +357,7 @@ int known_addrs_best(const struct known_addrs *c, const struct identity *who)
     return best;
 }
 
-/* Begins anew with an address: as soon as may be, but behind better ones of the same node. */
+/* Restarts an address: as soon as possible, after better ones of the same node. */
 static void begin_anew(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
 {
     uint64_t rank = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One round of the cluster's thread: what comes goes to the machine that it concerns, what machines say goes
- * out, and what has happened is told to whoever wants to know. */
+/* One round of the cluster's thread: passes input to the state machines, sends their messages, and delivers
+ * their events. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "cluster/gossip.h"
 
 #define GOSSIP_NS   (10 * NS_PER_S)
-#define GOSSIP_SOON (100 * NS_PER_MS) /* several come at once: one message for all */
-#define NEWS_MAX    4096              /* of one round */
+#define GOSSIP_SOON (100 * NS_PER_MS) /* so that one message covers several changes */
+#define NEWS_MAX    4096              /* per round */
 #define TRUST_NS    (500 * NS_PER_MS)
 
-/* ---- who is there ---- */
+/* ---- peers ---- */
 
 static void link_up(struct cluster *cluster, const struct peer_info *info, uint64_t now_ns)
 {
@@ -69,7 +69,7 @@ static void hear_peer(void *arg, const struct identity *id, const struct sock_ad
         peer_set_known_addr(ear->cluster->peer_set, addr, id, true, ear->now_ns);
 }
 
-/* ---- what was found ---- */
+/* ---- sightings ---- */
 
 static void dial_found(struct cluster *cluster, uint64_t now_ns)
 {
@@ -120,7 +120,7 @@ static int route(struct cluster *cluster, const struct received *message, uint64
         *what = "peers";
         return gossip_decode(message->payload, message->len, hear_peer, &ear);
     default:
-        *what = "a message that does not belong here";
+        *what = "not a message of the cluster";
         return HEARTH_PROTOCOL;
     }
 }
@@ -133,7 +133,7 @@ static void take_message(struct cluster *cluster, const struct peer_news *news, 
 
     consensus_heard(cluster->consensus, &news->info.id, now_ns);
     if (route(cluster, &message, now_ns, &what) != HEARTH_PROTOCOL)
-        return; /* taken, or no memory for it: then it is said again */
+        return; /* without memory the sender repeats it */
     snprintf(why, sizeof why, "it sent a message (kind %d) that breaks the protocol: %s", news->message,
              what);
     peer_set_drop(cluster->peer_set, &news->info.id, why);
@@ -172,7 +172,7 @@ void cluster_flush(struct cluster *cluster)
     }
 }
 
-/* ---- what people and programs want to know ---- */
+/* ---- events ---- */
 
 static void tell_events(struct cluster *cluster)
 {
@@ -236,9 +236,9 @@ static void tell_jobs(struct cluster *cluster)
     }
 }
 
-/* ---- who may stay ---- */
+/* ---- trust and silence ---- */
 
-/* A key that is revoked while we run loses its connection, and with it its place. */
+/* A revoked key loses its connection, and with it its membership. */
 static void watch_trust(struct cluster *cluster, uint64_t now_ns)
 {
     struct trust_list *list = credentials_trust(cluster->setup.credentials);
@@ -252,7 +252,7 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
     int status = trust_list_refresh(list, &why);
     if (status != HEARTH_OK && status != HEARTH_PENDING && !cluster->trust_told)
         log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-TRUST",
-                  "the list of who may come stays as it was: %s", why.text);
+                  "the trust list cannot be read, the last one stays in force: %s", why.text);
     cluster->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
     if (status != HEARTH_OK)
         return;
@@ -263,8 +263,8 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
     }
 }
 
-/* A connection over a way that does not exist any more takes minutes to end by itself. Who is there again, by
- * this way or another, is joined anew. */
+/* A connection over a broken path takes minutes to end by itself. A peer that is back, by this path or
+ * another, connects again. */
 static void drop_silent(struct cluster *cluster)
 {
     const struct peer_info *peer;
@@ -272,10 +272,10 @@ static void drop_silent(struct cluster *cluster)
 
     while ((peer = consensus_next_linked(cluster->consensus, &place)))
         if (consensus_health(cluster->consensus, &peer->id)->state == HEALTH_DEAD)
-            peer_set_drop(cluster->peer_set, &peer->id, "nothing was heard from it for long");
+            peer_set_drop(cluster->peer_set, &peer->id, "it was silent for too long");
 }
 
-/* ---- what machines must know of each other ---- */
+/* ---- between the state machines ---- */
 
 static void spare_busy(struct cluster *cluster, uint64_t now_ns)
 {
@@ -284,7 +284,7 @@ static void spare_busy(struct cluster *cluster, uint64_t now_ns)
     probes_spare(cluster->probes, busy, jobs_taking_part(cluster->jobs, busy), now_ns);
 }
 
-/* A job that is remembered runs in the newest view: a quorum of that one may go on with it. */
+/* A recorded job runs in the newest view: a quorum of that one may go on with it. */
 static void remember_view(struct cluster *cluster, const struct view *view)
 {
     char job[JOB_NAME_MAX];
@@ -324,14 +324,14 @@ static void tell_machines(struct cluster *cluster, uint64_t now_ns)
     spare_busy(cluster, now_ns);
 }
 
-/* Before anything else is heard, and also while we are about to join others: who works does not. */
+/* Before any other input, and also while joining another instance: a busy one does not join. */
 static void tell_work(struct cluster *cluster, uint64_t now_ns)
 {
     consensus_set_begun(cluster->consensus, jobs_running(cluster->jobs));
     consensus_set_busy(cluster->consensus, jobs_busy(cluster->jobs, now_ns));
 }
 
-/* Round trips that beats have measured, for the map. */
+/* Round trips measured by heartbeats, for the topology. */
 static void tell_round_trips(struct cluster *cluster, uint64_t now_ns)
 {
     const struct peer_info *self = peer_set_self(cluster->peer_set), *peer;

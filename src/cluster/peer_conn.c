@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection: hellos, messages, and which of two stays. docs/messages.md, "hello", has the rules. */
+/* One connection: hello, messages, and the choice between two. docs/messages.md, "hello", has the rules. */
 #include "cluster/peer_conn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define BUFFER_BYTES (256 << 10)    /* of a connection for messages: many of them cost little */
-#define SHORT_NS     (2 * NS_PER_S) /* a connection that did not live longer is not made again at once */
+#define BUFFER_BYTES (256 << 10)    /* small: there are many such connections */
+#define SHORT_NS     (2 * NS_PER_S) /* after a shorter life it is not dialled again at once */
 
-/* ---- coming and going --------------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------------------------------------- */
 
 struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled)
 {
@@ -42,7 +42,7 @@ void peer_conn_free(struct peer_conn *conn)
     heap_free(conn);
 }
 
-/* What it has to tell is told before it is freed. */
+/* Its news is delivered before it is freed. */
 static void peer_conn_over(struct peer_set *f, struct peer_conn *conn)
 {
     if (conn->state == PEER_CONN_OVER)
@@ -87,9 +87,9 @@ void peer_conn_heat(struct peer_set *f, struct peer_conn *conn)
     list_push(&f->hot, &conn->hot_item);
 }
 
-/* ---- which of several --------------------------------------------------------------------------------- */
+/* ---- choice of one ------------------------------------------------------------------------------------ */
 
-/* Whether this one stays if there is one from each side. */
+/* Whether this one stays if both ends dialled. */
 static bool stays(const struct peer_set *f, const struct peer_conn *conn)
 {
     return conn->dialled == (identity_compare(&f->id, &conn->peer) < 0);
@@ -133,7 +133,7 @@ int conns_probes(const struct peer_set *f)
     return count;
 }
 
-/* Whether a dialler's hello comes too late: it was said before a connection was ready that both ends have. */
+/* Whether a dialler's hello is too late: sent before another connection became ready at both ends. */
 static bool unwanted(const struct peer_set *f, const struct identity *peer, uint32_t serial)
 {
     struct list *at, *after;
@@ -146,7 +146,7 @@ static bool unwanted(const struct peer_set *f, const struct identity *peer, uint
     return false;
 }
 
-/* The peer has greeted anew: connections that were ready before are not, at its end. */
+/* A new hello of the peer: its end has lost the connections that were ready before. */
 static bool close_lost(struct peer_set *f, const struct identity *peer, uint32_t serial)
 {
     struct list *at, *after;
@@ -163,7 +163,7 @@ static bool close_lost(struct peer_set *f, const struct identity *peer, uint32_t
     return any;
 }
 
-/* Says nothing more by it, but hears what is on the way. */
+/* Sends nothing more on it, but still reads. */
 static void retire(struct peer_conn *conn, uint64_t now_ns)
 {
     conn->state = PEER_CONN_RETIRING;
@@ -173,8 +173,8 @@ static void retire(struct peer_conn *conn, uint64_t now_ns)
 
 /* ---- hello -------------------------------------------------------------------------------------------- */
 
-/* Asked once more at the hello: the list may have changed since the handshake, and whoever looks after it
- * when it changes knows only those who are joined by then. */
+/* Checked again at the hello: the trust list may have changed since the handshake, and a change is applied
+ * only to connected nodes. */
 static bool may_come(const struct peer_set *f, const struct identity *peer, const char **what)
 {
     const struct trust_list *list = credentials_trust(f->credentials);
@@ -193,7 +193,7 @@ int hello_check(const struct peer_set *f, const struct secure_stream *stream, co
     if (message_hello_decode(hello, payload, len, what))
         return HEARTH_PROTOCOL;
     if (!peer || !identity_equal(peer, &hello->info.id)) {
-        *what = "it says that it is another node than it proved to be";
+        *what = "its hello names another node than its key proves";
         return HEARTH_PROTOCOL;
     }
     if (identity_equal(peer, &f->id)) {
@@ -223,11 +223,11 @@ bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn)
 
     message_seal(MESSAGE_HELLO, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
     conn->bytes_sent += MESSAGE_HEADER_LEN + len;
-    /* So little fits into a socket that is as good as empty, or it is broken. */
+    /* A hello fits into an empty socket buffer, or the socket is broken. */
     return secure_stream_send(conn->stream, bytes, MESSAGE_HEADER_LEN + len);
 }
 
-/* Its own addresses are worth knowing for when we lose it. */
+/* For a reconnect. */
 static void learn_addresses(struct peer_set *f, const struct peer_conn *conn)
 {
     for (int i = 0; i < conn->info.addr_count; i++) {
@@ -237,7 +237,7 @@ static void learn_addresses(struct peer_set *f, const struct peer_conn *conn)
     }
 }
 
-/* We are joined: whoever else is being dialled under its name is not needed. */
+/* The peer is connected: stops other dials to it. */
 static void hang_up(struct peer_set *f, const struct identity *peer)
 {
     for (int i = 0; i < KNOWN_ADDR_DIALS_MAX; i++) {
@@ -256,11 +256,11 @@ static void joined_log(const struct peer_set *f, const struct peer_conn *conn)
 
     node_id_short(&conn->peer.node, id);
     sock_addr_text(&conn->addr, text, sizeof text);
-    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is joined, %s %s", conn->info.name, id,
+    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is connected, %s %s", conn->info.name, id,
               conn->dialled ? "dialled at" : "came from", text);
 }
 
-/* Hellos were said both ways. */
+/* Both hellos are exchanged. */
 static void peer_conn_ready(struct peer_set *f, struct peer_conn *conn, const struct message_hello *hello,
                             bool replaces)
 {
@@ -291,7 +291,7 @@ static void peer_conn_ready(struct peer_set *f, struct peer_conn *conn, const st
     peer_conn_tell(f, conn, PEER_LINKED);
 }
 
-/* Both ends of a connection for a probe are ready: it is the caller's. */
+/* Both ends of a probe connection are ready: the caller owns it. */
 static void hand_over(struct peer_set *f, struct peer_conn *conn)
 {
     sock_tune(secure_stream_fd(conn->stream), &(struct sock_tuning){.congestion = true});
@@ -308,16 +308,16 @@ void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest
     const char *why = NULL;
 
     if (hello->purpose == HELLO_PROBE && !linked)
-        why = "it wants to measure, and we are not joined to it";
+        why = "a probe from a node that is not connected";
     else if (hello->purpose == HELLO_PROBE && conns_probes(f) >= PEER_SET_PROBES_MAX)
-        why = "too many measure already";
+        why = "too many probes";
     else if (hello->purpose == HELLO_MESSAGES && unwanted(f, peer, hello->serial))
-        why = "we are joined to it already";
+        why = "it is connected already";
     else if (hello->purpose == HELLO_MESSAGES && !linked && conns_linked(f) >= PEER_SET_MAX)
-        why = "we are joined to as many nodes as can be";
+        why = "this node has the most connections it can have";
     struct peer_conn *conn = why ? NULL : peer_conn_open(f, false);
     if (!conn) {
-        log_write(&f->log, HEARTH_LOG_DEBUG, "HEARTH-PEER", "%s is not taken: %s", hello->info.name,
+        log_write(&f->log, HEARTH_LOG_DEBUG, "HEARTH-PEER", "%s is refused: %s", hello->info.name,
                   why ? why : "too many connections");
         secure_stream_close(guest->stream);
         return;
@@ -328,7 +328,7 @@ void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest
     conn->purpose = hello->purpose;
     conn->state = PEER_CONN_GREETED;
     bool replaces = hello->purpose == HELLO_MESSAGES && close_lost(f, peer, hello->serial);
-    (void)peer_conn_hello(f, conn); /* if it broke, we shall hear of it */
+    (void)peer_conn_hello(f, conn); /* a failure shows at the next read */
     if (conn->purpose == HELLO_PROBE)
         hand_over(f, conn);
     else
@@ -344,7 +344,7 @@ static void greeted(struct peer_set *f, struct peer_conn *conn, const struct mes
     struct peer_conn *other;
 
     if (hello->purpose != conn->purpose) {
-        peer_conn_fail(f, conn, "it answers for another purpose");
+        peer_conn_fail(f, conn, "its hello has another purpose");
         return;
     }
     if (conn->purpose == HELLO_PROBE) {
@@ -353,13 +353,13 @@ static void greeted(struct peer_set *f, struct peer_conn *conn, const struct mes
     }
     peer_conn_ready(f, conn, hello, false);
     if (!stays(f, conn))
-        return; /* if there are two, the peer closes this one */
+        return; /* if there are two, the peer closes this one later */
     PEER_CONN_EACH (other, at, after, f)
         if (other != conn && other->state == PEER_CONN_READY && identity_equal(&other->peer, &conn->peer))
             retire(other, f->now_ns);
 }
 
-/* It describes itself anew. */
+/* A new description of the peer. */
 static void again(struct peer_set *f, struct peer_conn *conn, const struct message_hello *hello)
 {
     conn->info = hello->info;
@@ -371,7 +371,7 @@ static void again(struct peer_set *f, struct peer_conn *conn, const struct messa
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
-/* HEARTH_OK: a whole message. HEARTH_PENDING. Else `what`. */
+/* HEARTH_OK: a whole message. HEARTH_PENDING. Else `what` says why. */
 static int read_message(struct peer_conn *conn, const char **what)
 {
     for (;;) {
@@ -382,7 +382,7 @@ static int read_message(struct peer_conn *conn, const char **what)
             return HEARTH_PENDING;
         if (len < 0) {
             *what = len == HEARTH_PEER_LOST ? "it closed the connection, or the connection broke"
-                                            : "what came on the connection was damaged";
+                                            : "the connection delivered damaged data";
             return (int)len;
         }
         conn->bytes_received += (uint64_t)len;
@@ -392,7 +392,7 @@ static int read_message(struct peer_conn *conn, const char **what)
     }
 }
 
-/* A hello, wherever it may come. */
+/* Handles a hello in any state. */
 static int take_hello(struct peer_set *f, struct peer_conn *conn, const char **what)
 {
     struct message_hello hello;
@@ -410,7 +410,7 @@ static int take_hello(struct peer_set *f, struct peer_conn *conn, const char **w
 static int hear(struct peer_set *f, struct peer_conn *conn, const char **what)
 {
     for (;;) {
-        conn->more = conn->messages_left == 0; /* others have their turn first */
+        conn->more = conn->messages_left == 0; /* the others come first */
         int status = conn->more ? HEARTH_PENDING : read_message(conn, what);
         if (status)
             return status;
@@ -418,7 +418,7 @@ static int hear(struct peer_set *f, struct peer_conn *conn, const char **what)
         uint8_t kind = conn->reader.header.kind;
         if (kind != MESSAGE_HELLO && conn->state != PEER_CONN_GREETED)
             return HEARTH_OK;
-        *what = "it does not begin with a hello";
+        *what = "its first message is not a hello";
         status = kind == MESSAGE_HELLO ? take_hello(f, conn, what) : HEARTH_PROTOCOL;
         if (status != HEARTH_PENDING)
             return status;
@@ -452,7 +452,7 @@ void peer_conn_flush(struct peer_conn *conn)
     }
     struct error error;
     if (secure_stream_wants_send(conn->stream) && secure_stream_pump(conn->stream, &error) != HEARTH_OK)
-        return; /* reading will tell why */
+        return; /* the next read says why */
     if (conn->state == PEER_CONN_RETIRING && !conn->finished && !secure_stream_wants_send(conn->stream)) {
         sock_finish(secure_stream_fd(conn->stream));
         conn->finished = true;
@@ -516,7 +516,7 @@ void peer_conn_lose(struct peer_set *f, struct peer_conn *conn, const char *why)
     }
     node_id_short(&conn->peer.node, id);
     snprintf(conn->why, sizeof conn->why, "%s", why);
-    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is not joined any more: %s", conn->info.name,
+    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is no longer connected: %s", conn->info.name,
               id, why);
     known_addrs_lost(&f->known_addrs, &conn->peer, f->now_ns >= conn->ready_ns + SHORT_NS, f->now_ns);
     peer_conn_tell(f, conn, PEER_LOST);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between peer_set.c, peer_set_dial.c and peer_conn.c: one connection, and what all of them have in common.
+/* Internals of a peer set, shared by peer_set.c, peer_set_dial.c and peer_conn.c: one connection, and the
+ * set.
  */
 #pragma once
 
@@ -9,16 +10,15 @@
 #include "connect/dial_driver.h"
 #include "connect/half_open.h"
 
-#define CONNS_MAX          320 /* with half-open connections and dialers below PEER_SET_WAITS_MAX */
-#define PEER_CONN_HELLO_NS (5 * NS_PER_S) /* for handshake and hello */
-#define PEER_CONN_ANSWER_NS                                                                                  \
-    (10 * NS_PER_S) /* for the answer: longer than the listener waits for what it answers */
+#define CONNS_MAX           320 /* with half-open connections and dialers below PEER_SET_WAITS_MAX */
+#define PEER_CONN_HELLO_NS  (5 * NS_PER_S)  /* for handshake and hello */
+#define PEER_CONN_ANSWER_NS (10 * NS_PER_S) /* for the answer: longer than the listener waits for a hello */
 #define PEER_CONN_RETIRE_NS (5 * NS_PER_S)
-#define PEER_CONN_QUEUE_MAX (1u << 20) /* bytes that wait to be sent */
+#define PEER_CONN_QUEUE_MAX (1u << 20) /* bytes in the send queue */
 
-/*   we dial:     (dialer) --proven, hello said--> greeted --hello heard--> ready
- *   for a probe: dialling --proven, hello said--> greeted --hello heard--> over, the caller's
- *   peer dials:  (half-open connections) --hello heard--> ready, hello said
+/*   we dial:     (dialer) --proven, hello sent--> greeted --hello received--> ready
+ *   for a probe: dialling --proven, hello sent--> greeted --hello received--> over, the caller's
+ *   peer dials:  (half-open connections) --hello received--> ready, hello sent
  *   ready --another one stays--> retiring --the peer closes--> over */
 enum peer_conn_state {
     PEER_CONN_DIALLING,
@@ -31,20 +31,20 @@ enum peer_conn_state {
 struct peer_conn {
     struct list item;      /* of peers->connections */
     struct list news_item; /* of peers->news, while there are bits in `news` */
-    struct list hot_item;  /* of peers->hot: something may have come */
+    struct list hot_item;  /* of peers->hot: may be readable */
     enum peer_conn_state state;
     unsigned news; /* 1 << enum peer_news_kind */
     uint8_t purpose;
     bool dialled;                 /* by us */
-    bool finished;                /* retiring: all is said */
-    bool more;                    /* it had its share; go on after the next peer_set_pump */
+    bool finished;                /* retiring: all is sent */
+    bool more;                    /* its share is used up; goes on after the next peer_set_pump */
     int messages_left;            /* of that share */
-    struct secure_stream *stream; /* NULL: a probe that is dialled */
+    struct secure_stream *stream; /* NULL: a probe being dialled */
     struct dial_target target;    /* of such a probe */
-    int known;                    /* -1: none; greeted: its attempt is under way */
+    int known;                    /* known address, -1: none; greeted: its attempt goes on */
     struct sock_addr addr;
-    struct identity peer; /* dialling for a probe: who it must be; from greeted on: who it is */
-    uint32_t peer_serial; /* of the last hello heard */
+    struct identity peer; /* dialling for a probe: the expected one; from greeted on: the proven one */
+    uint32_t peer_serial; /* of the last hello received */
     struct peer_info info;
     uint64_t ready_ns;
     uint64_t deadline_ns;
@@ -61,18 +61,18 @@ struct peer_set {
     const struct credentials *credentials;
     struct identity id;
     struct peer_info self;
-    uint32_t serial; /* of the last hello said */
+    uint32_t serial; /* of the last hello sent */
     uint64_t now_ns;
     struct half_open *half_open;
     struct dial_driver driver, probe_driver;
     struct known_addrs known_addrs; /* targets of the first driver */
     struct list conns, news, hot;
-    int count;                     /* of connections that are not over */
-    struct peer_set_traffic ended; /* of those that are */
-    struct peer_conn *lent;        /* its message is with the caller */
+    int count;                     /* of open connections */
+    struct peer_set_traffic ended; /* of closed ones */
+    struct peer_conn *lent;        /* the caller holds its message */
 };
 
-/* Walks all that are not over; they may end meanwhile. */
+/* Iterates over the open ones; they may end meanwhile. */
 #define PEER_CONN_EACH(each, at, after, f)                                                                   \
     LIST_EACH (at, after, &(f)->conns)                                                                       \
         if (((each) = container_of(at, struct peer_conn, item))->state != PEER_CONN_OVER)
@@ -80,37 +80,37 @@ struct peer_set {
 /* ---- peer_conn.c ---- */
 
 struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled); /* NULL: no memory, or too many */
-/* Frees those that are over and have nothing to tell. */
+/* Frees closed ones without news. */
 void conns_reap(struct peer_set *f);
 void peer_conn_free(struct peer_conn *conn);
 
 void peer_conn_tell(struct peer_set *f, struct peer_conn *conn, enum peer_news_kind kind);
-void peer_conn_heat(struct peer_set *f, struct peer_conn *conn); /* there may be something to read */
-/* The one to send by; NULL: we are not joined. */
+void peer_conn_heat(struct peer_set *f, struct peer_conn *conn); /* it may be readable */
+/* The one to send on; NULL: not connected. */
 struct peer_conn *peer_conn_best(const struct peer_set *f, const struct identity *peer);
 int conns_linked(const struct peer_set *f); /* nodes */
 int conns_probes(const struct peer_set *f); /* connections */
 
-/* Closes; what was to come of it does not. The address is put before the words; `named`: they have it. */
+/* Closes a connection before it is ready. Puts the address before the text unless `named`. */
 void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *what);
 void peer_conn_fail_named(struct peer_set *f, struct peer_conn *conn, const char *why);
-/* Says hello on a connection that is proven to be `peer`; false: it broke. */
+/* Sends hello on a connection that is proven to be `peer`; false: it broke. */
 bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn);
-/* The dialler's hello has come: takes the secure stream. */
+/* The dialler's hello has arrived: takes the secure stream. */
 void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest,
                       const struct message_hello *hello);
-/* Reads. HEARTH_OK: a message for the caller. HEARTH_PENDING: nothing now. Else it has ended. */
+/* Reads. HEARTH_OK: a message for the caller. HEARTH_PENDING: none now. Else it has ended. */
 int peer_conn_hear(struct peer_set *f, struct peer_conn *conn);
 bool peer_conn_put(struct peer_set *f, struct peer_conn *conn, uint8_t kind, const void *payload, size_t len);
 void peer_conn_flush(struct peer_conn *conn);
-/* Of one that is ready: closes it. */
+/* Closes a ready one. */
 void peer_conn_lose(struct peer_set *f, struct peer_conn *conn, const char *why);
-/* A hello that may be said by whom the handshake proved. */
+/* The hello matches the identity that the handshake proved. */
 int MUST_CHECK hello_check(const struct peer_set *f, const struct secure_stream *stream, const void *payload,
                            size_t len, struct message_hello *hello, const char **what);
 
 /* ---- peer_set_dial.c ---- */
 
 int MUST_CHECK dial_prepare(struct peer_set *f, uint64_t connect_timeout_ns, uint64_t seed);
-void dial_pump_all(struct peer_set *f); /* begins and goes on with all attempts */
-void dial_tell_all(struct peer_set *f); /* takes what they led to */
+void dial_pump_all(struct peer_set *f); /* starts and continues all attempts */
+void dial_tell_all(struct peer_set *f); /* handles their results */

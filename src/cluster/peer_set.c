@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All connections of a node to others of its cluster: opening, waiting, news, who is there. */
+/* All connections of a node to others of its cluster: opening, waiting, news, state. */
 #include "cluster/peer_set.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ static_assert(CONNS_MAX + HALF_OPEN_WAITS_MAX + KNOWN_ADDR_DIALS_MAX + PEER_SET_
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
-/* A stranger's first message must be a good hello; nothing longer is waited for. */
+/* The first message of an incoming connection must be a valid hello; longer ones are refused. */
 static enum half_open_verdict judge(void *arg, const struct half_open_incoming *guest, const uint8_t *bytes,
                                     size_t len, size_t *wants, const char **why)
 {
@@ -32,7 +32,7 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
                : HALF_OPEN_THROUGH;
 }
 
-/* Our addresses with the port that we have got. */
+/* Fills in the bound port. */
 static void set_self(struct peer_set *f, const struct peer_info *self)
 {
     struct sock_addr bound = half_open_addr(f->half_open);
@@ -83,7 +83,7 @@ int peer_set_open(const struct peer_set_setup *setup, struct peer_set **out, str
     return HEARTH_OK;
 }
 
-/* Closing a socket with unread bytes would take back what was sent last. */
+/* Closing a socket with unread bytes would reset it and lose the last messages. */
 static void part(struct peer_conn *conn)
 {
     uint8_t bytes[1024];
@@ -157,7 +157,7 @@ bool peer_set_has_left(const struct peer_set *f, const struct identity *peer)
     return known_addrs_has_left(&f->known_addrs, peer);
 }
 
-/* By an address that is not ours any more nothing is ever heard, but the system takes minutes to say so. */
+/* A connection from an address that this machine lost is dead, but the system takes minutes to notice. */
 static bool stranded(const struct peer_conn *conn)
 {
     struct sock_addr local;
@@ -213,7 +213,7 @@ int peer_set_dial_probe(struct peer_set *f, const struct identity *to, const str
     return HEARTH_OK;
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------------------------------------- */
 
 static struct sock_wait wait_for(const struct peer_conn *conn)
 {
@@ -231,7 +231,7 @@ static void late(struct peer_set *f, struct peer_conn *conn)
     if (conn->state == PEER_CONN_GREETED)
         peer_conn_fail(f, conn, "it did not answer our hello in time");
     else
-        peer_conn_lose(f, conn, "it did not close a connection that is not needed"); /* nobody is told */
+        peer_conn_lose(f, conn, "it did not close a retired connection"); /* without news */
 }
 
 static void conns_pump(struct peer_set *f)
@@ -271,7 +271,7 @@ static void arrivals(struct peer_set *f)
     while (half_open_take(f->half_open, &guest, words, &len)) {
         int status =
             hello_check(f, guest.stream, words + MESSAGE_HEADER_LEN, len - MESSAGE_HEADER_LEN, &hello, &what);
-        assert(status == HEARTH_OK); /* it was judged */
+        assert(status == HEARTH_OK); /* hello_check has decoded it */
         (void)status;
         peer_conn_arrive(f, &guest, &hello);
     }
@@ -330,7 +330,7 @@ void peer_set_drop(struct peer_set *f, const struct identity *peer, const char *
             peer_conn_lose(f, conn, why);
 }
 
-/* The first thing that a connection has to tell; false: it is not so any more. */
+/* The first news of a connection; false: outdated. */
 static bool take_news(struct peer_set *f, struct peer_news *news)
 {
     struct peer_conn *conn = container_of(f->news.next, struct peer_conn, news_item);
@@ -362,7 +362,7 @@ static void lend(struct peer_set *f, struct peer_conn *conn, struct peer_news *n
         .len = conn->reader.header.len,
     };
     f->lent = conn;
-    peer_conn_heat(f, conn); /* behind the others */
+    peer_conn_heat(f, conn); /* after the others */
 }
 
 bool peer_news(struct peer_set *f, struct peer_news *news)
@@ -401,7 +401,7 @@ struct peer_set_traffic peer_set_traffic(const struct peer_set *f)
     return sum;
 }
 
-/* ---- who is there ------------------------------------------------------------------------------------- */
+/* ---- state -------------------------------------------------------------------------------------------- */
 
 static bool listed(const struct peer_set_state *list, int count, const struct known_addr *e)
 {

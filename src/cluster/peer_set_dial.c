@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dials addresses, and nodes that are to be probed: how to knock, what follows a handshake. */
+/* Dials known addresses and nodes to probe: the knock, and what follows the handshake. */
 #include "cluster/peer_conn.h"
 
-/* ---- the handshake is done ---------------------------------------------------------------------------- */
+/* ---- after the handshake ------------------------------------------------------------------------------ */
 
 static bool greeting_already(const struct peer_set *f, const struct identity *peer)
 {
@@ -16,16 +16,16 @@ static bool greeting_already(const struct peer_set *f, const struct identity *pe
     return false;
 }
 
-/* The address is what we thought or something else, but we are through with it. */
+/* Ends an attempt to a node that is connected already. */
 static void settle(struct peer_set *f, struct peer_conn *conn, const struct identity *peer, bool linked)
 {
     known_addrs_proven(&f->known_addrs, conn->known, peer, linked, conn->round_trip_ns, f->now_ns);
     known_addrs_released(&f->known_addrs, conn->known);
     conn->known = -1;
-    peer_conn_fail(f, conn, "it is joined already");
+    peer_conn_fail(f, conn, "it is connected already");
 }
 
-/* We know who is there. */
+/* The identity is proven. */
 static void shaken(struct peer_set *f, struct peer_conn *conn)
 {
     const struct identity *peer = secure_stream_peer(conn->stream);
@@ -47,7 +47,7 @@ static void shaken(struct peer_set *f, struct peer_conn *conn)
             return;
         }
         if (conns_linked(f) >= PEER_SET_MAX) {
-            peer_conn_fail(f, conn, "we are joined to as many nodes as can be");
+            peer_conn_fail(f, conn, "this node has the most connections it can have");
             return;
         }
         known_addrs_proven(&f->known_addrs, conn->known, peer, false, conn->round_trip_ns, f->now_ns);
@@ -61,9 +61,9 @@ static void shaken(struct peer_set *f, struct peer_conn *conn)
         peer_conn_heat(f, conn);
 }
 
-/* Anybody can announce an address: a knock there is good there alone. What the user or a peer says may be
- * the address of a router that passes us on, which the node behind it does not see; a peer says which node
- * that is, but another one may have come in its place, so every other time we knock at whoever is there. */
+/* Any machine can announce an address, so a knock for a sighting is valid at that address only. An address
+ * from the user or a peer may be that of a router, which the node behind it does not see. A peer names the
+ * node, but another one may have replaced it, so every other knock is for any node. */
 static struct knock_target knock_target(const struct known_addr *e)
 {
     if (e->seed)
@@ -108,7 +108,7 @@ int dial_prepare(struct peer_set *f, uint64_t connect_timeout_ns, uint64_t seed)
     return status ? status : dial_driver_open(&f->probe_driver, f->heap, &probes, request_probe, f);
 }
 
-/* ---- what came of it ---------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------ */
 
 static void proceed(struct peer_set *f, struct peer_conn *conn, const struct dial_event *event)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of the messages that measure. */
+/* Encodes and decodes PROBE, MEASURED and LOAD. */
 #include "cluster/probe_messages.h"
 
 #define LOSS_MAX 1000000u
@@ -40,13 +40,13 @@ bool probe_order_decode(struct probe_order *order, const void *source, size_t le
     (void)identity_get(&r, &order->to);
     uint8_t addr_len = get_u8(&r);
     if (r.bad || reader_left(&r) != addr_len)
-        return bad(what, "a probe of a wrong length");
+        return bad(what, "probe: wrong length");
     if (order->number == 0)
-        return bad(what, "a probe without a number");
+        return bad(what, "probe: no number");
     if (addr_len == 0)
         return true;
     if (!net_addr_get(&r, &addr) || reader_left(&r) > 0)
-        return bad(what, "a probe of no address");
+        return bad(what, "probe: invalid address");
     order->addr = sock_addr_of(&addr);
     return true;
 }
@@ -83,9 +83,9 @@ static bool path_get(struct reader *r, struct measured_path *path, const char **
     path->how = get_u8(r);
     if (get_u16(r) != 0 || r->bad || path->loss_ppm > LOSS_MAX || path->kind > PATH_OTHER ||
         path->how > MEASURED_TRAFFIC)
-        return bad(what, "a measured way with a field out of range");
+        return bad(what, "measured: field of a path out of range");
     if ((path->how == MEASURED_NOT) != (path->mbit_x10 == 0))
-        return bad(what, "a measured way whose rate comes from nothing");
+        return bad(what, "measured: a rate without its source, or a source without a rate");
     return true;
 }
 
@@ -98,9 +98,9 @@ bool measured_decode(struct measured *m, const void *source, size_t len, const c
     m->count = get_u8(&r);
     uint16_t zero = get_u16(&r);
     if (r.bad || m->count > MEASURED_PATHS_MAX || reader_left(&r) != (size_t)m->count * 56)
-        return bad(what, "a measured of a wrong length");
+        return bad(what, "measured: wrong length");
     if (zero != 0 || m->outcome > PROBE_NOT_NOW || (m->number == 0 && m->outcome != PROBE_DONE))
-        return bad(what, "a measured with a field out of range");
+        return bad(what, "measured: field out of range");
     for (int i = 0; i < m->count; i++)
         if (!path_get(&r, &m->paths[i], what))
             return false;

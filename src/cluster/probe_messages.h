@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads of the messages PROBE, MEASURED and LOAD; docs/messages.md, is the law of their bytes. */
+/* Payloads of the messages PROBE, MEASURED and LOAD; docs/messages.md specifies them. */
 #pragma once
 
 #include "membership/topology.h"
@@ -17,7 +17,7 @@ struct probe_order {
 };
 /* Bytes written; 0: it does not fit. */
 size_t probe_order_encode(const struct probe_order *order, void *target, size_t size);
-/* False: no such message may be; *what says why. */
+/* False: malformed; *what says why. */
 bool probe_order_decode(struct probe_order *order, const void *source, size_t len, const char **what);
 
 enum probe_outcome { PROBE_DONE, PROBE_FAILED, PROBE_NOT_NOW };
@@ -30,7 +30,7 @@ struct measured_path {
     uint8_t how;  /* enum measured_how */
 };
 struct measured {
-    uint32_t number; /* 0: no order is ended by it */
+    uint32_t number; /* of the order that it ends, 0: none */
     uint8_t outcome; /* enum probe_outcome */
     int count;
     struct measured_path paths[MEASURED_PATHS_MAX];
@@ -38,10 +38,10 @@ struct measured {
 size_t measured_encode(const struct measured *measured, void *target, size_t size);
 bool measured_decode(struct measured *measured, const void *source, size_t len, const char **what);
 
-/* What a probe came to, as its receiver tells. */
+/* The result of a probe, by its receiver. */
 struct probe_result {
-    uint32_t mbit_x10;       /* 0: too little came */
-    uint64_t bytes, time_ns; /* that were looked at, in all */
+    uint32_t mbit_x10;       /* 0: too few bytes */
+    uint64_t bytes, time_ns; /* evaluated, in total */
 };
 enum load_what { LOAD_MORE, LOAD_LAST, LOAD_RESULT };
 void probe_result_encode(const struct probe_result *result, uint8_t target[static RESULT_LEN]);

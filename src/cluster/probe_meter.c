@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the stretch of a burst in which the line runs at its own rate.
+/* Finds the part of a burst in which the line runs at its own rate.
  *
- *     bytes            ,-'  <- end: the last look but one. When we looked for the last time the line may
- *       |           ,-'        have been idle for a while; before, it was not.
+ *     bytes            ,-'  <- end: the last mark but one. Before the last mark the line may have been idle.
+ *       |           ,-'
  *       |        ,-'
- *       |     ,-'      <- first quarter: TCP begins slowly, a bucket that had filled up runs ahead
+ *       |     ,-'      <- first quarter: TCP starts slowly, a full token bucket runs ahead
  *       |  ,'
  *       +--------------- time
  *
- * What is left is cut into slices of equal bytes; the rate is their median: in some the line may not have
- * settled yet, or TCP waited for what was lost and a bucket filled up meanwhile, but not in most. */
+ * The rest is cut into slices of equal bytes; the rate is their median: in some slices the line has not
+ * settled yet, or TCP waits for a retransmission while a bucket fills up, but not in most. */
 #include "cluster/probe_meter.h"
 
-/* On the wire are more bytes than were sent: 1448 of 1514 (or 1538, with what goes before, behind and between
- * frames) are ours with an MTU of 1500, and a record of 16 KiB has 22 more. People know the rate of the line,
- * so it is what is told. */
+/* The wire carries more bytes than the payload: with an MTU of 1500, 1448 of 1514 bytes (or 1538, with
+ * preamble and gap) are payload, and a record of 16 KiB has 22 more. Users know the rate of the line, so that
+ * is reported. */
 #define WIRE_PER_BYTE 1.055
-#define BYTES_MIN     (64u * 1024) /* that a rate can be computed from */
+#define BYTES_MIN     (64u * 1024) /* for a valid rate */
 #define SLICES        9
 #define MBIT_X10      1e-5 /* of a bit per second */
 
@@ -32,7 +32,7 @@ struct slice {
     double bytes_per_s, bytes;
 };
 
-/* The first mark at which so many bytes had come. */
+/* The first mark with at least so many bytes. */
 static uint32_t reached(const struct meter *m, uint64_t bytes)
 {
     uint32_t i = 0;
@@ -41,7 +41,7 @@ static uint32_t reached(const struct meter *m, uint64_t bytes)
     return i;
 }
 
-/* Slices between two marks, the slowest first; how many. Where marks are rare there are fewer. */
+/* Slices between two marks, the slowest first; returns their number, fewer where marks are rare. */
 static int cut(const struct meter *m, uint32_t begin, uint32_t end, struct slice slices[static SLICES])
 {
     uint64_t bytes = m->marks[end].bytes - m->marks[begin].bytes;
@@ -64,7 +64,7 @@ static int cut(const struct meter *m, uint32_t begin, uint32_t end, struct slice
     return count;
 }
 
-/* Half of the bytes came in slices that are not faster; 0: there are none. */
+/* The median: half of the bytes are in slices that are not faster; 0: no slices. */
 static double median(const struct slice *slices, int count)
 {
     double all = 0, below = 0;
@@ -86,7 +86,7 @@ void meter_result(const struct meter *m, struct probe_result *result)
         return;
     uint32_t end = m->count - 1;
     if (m->count > 2 && m->marks[end - 1].bytes * 2 >= m->marks[end].bytes)
-        end--; /* but not where we had no time to look in the second half */
+        end--; /* unless there are no marks in the second half */
     uint32_t begin = m->count > 2 ? reached(m, m->marks[end].bytes / 4) : 0;
     if (begin == end)
         begin--;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a line carries, from when how many bytes had come. Pure. */
+/* The rate of a line, from arrival times. Pure functions. */
 #pragma once
 
 #include "cluster/probe_messages.h"
@@ -9,17 +9,17 @@
 #define METER_MARKS_MAX (METER_BYTES_MAX / METER_STEP + 2)
 
 struct meter_mark {
-    uint64_t time_ns, bytes; /* by then so much had come */
+    uint64_t time_ns, bytes; /* bytes received by then */
 };
 struct meter {
     uint32_t count;
     struct meter_mark marks[METER_MARKS_MAX];
 };
 
-/* `bytes` in all have come by now. To be called when all that had come was just read: then it is a true point
- * of the line's curve, however late we looked; and at the end. */
+/* `bytes` in total have arrived by now. Call it when the socket has just been read empty: then it is a true
+ * point of the curve, however late the read; and at the end. */
 void meter_mark(struct meter *meter, uint64_t bytes, uint64_t now_ns);
-/* The rate that the line settled at; mbit_x10 is 0 if too little came to tell. */
+/* The rate that the line settled at; mbit_x10 is 0 if too few bytes arrived. */
 void meter_result(const struct meter *meter, struct probe_result *result);
-/* The rate of a line that carries so many bytes of ours each second: with headers, at least 1. */
+/* The rate of a line with so many payload bytes a second: with headers, at least 1. */
 uint32_t meter_mbit_x10(double bytes_per_s);

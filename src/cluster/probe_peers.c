@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what we know of our own ways. */
+/* Keeps the measures of this node's own paths. */
 #include "cluster/probe_peers.h"
 
 #include "cluster/probe_meter.h"
 #include "os/host.h"
 
-#define NOISE_US  50u /* round trips that differ by less are the same */
+#define NOISE_US  50u /* smaller differences of round trips do not count */
 #define US_MAX    UINT32_MAX
 #define PPM_NOISE 1000u
 
@@ -38,7 +38,7 @@ void peers_forget_told(struct probe_peers *peers)
         peers->list[i].told_us = peers->list[i].told_ppm = 0;
 }
 
-/* ---- what is known ---- */
+/* ---- measures ---- */
 
 void peer_round_trip(struct probe_peer *peer, uint64_t round_trip_ns, uint32_t loss_ppm, enum path_kind kind)
 {
@@ -60,7 +60,7 @@ void peer_traffic(struct probe_peer *peer, uint64_t bytes, uint64_t time_ns)
     uint32_t mbit_x10 = meter_mbit_x10((double)peer->traffic_bytes * 1e9 / (double)peer->traffic_ns);
     peer->traffic_bytes = peer->traffic_ns = 0;
     if (peer->how == MEASURED_PROBE)
-        return; /* that is worth more, and is told first */
+        return; /* a probe result outranks it and is reported first */
     peer->mbit_x10 =
         peer->how == MEASURED_NOT ? mbit_x10 : (uint32_t)(((uint64_t)peer->mbit_x10 + mbit_x10) / 2);
     peer->how = MEASURED_TRAFFIC;
@@ -79,7 +79,7 @@ void peer_probed(struct probe_peer *peer, const struct sock_addr *addr, uint32_t
         return;
     while (at < peer->addr_count && !sock_addr_equal(&peer->addrs[at].addr, addr))
         at++;
-    if (at == PEER_ADDRS_MAX) { /* it has moved often: the oldest goes */
+    if (at == PEER_ADDRS_MAX) { /* many address changes: the oldest goes */
         for (at = 0; at + 1 < PEER_ADDRS_MAX; at++)
             peer->addrs[at] = peer->addrs[at + 1];
     } else if (at == peer->addr_count) {
@@ -107,7 +107,7 @@ bool peer_best_addr(const struct probe_peer *peer, struct sock_addr *out)
     return best > 0;
 }
 
-/* ---- what is told ---- */
+/* ---- reports ---- */
 
 /* By more than a quarter, and more than noise. */
 static bool differs(uint32_t was, uint32_t is, uint32_t noise)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a member knows of its own ways to the others, and what of it the leader has not heard yet. No I/O. */
+/* A member's measures of its own paths, and which of them the leader does not know yet. No I/O. */
 #pragma once
 
 #include "cluster/probe_messages.h"
 
-/* Traffic of operations counts as a measure when there is so much of it. */
+/* Traffic of operations counts as a measure from this amount. */
 #define PEER_TRAFFIC_BYTES (1024u * 1024)
 
 struct peer_addr {
     struct sock_addr addr;
-    uint32_t mbit_x10; /* of the last probe that went there */
+    uint32_t mbit_x10; /* of the last probe to it */
 };
 
 struct probe_peer {
     struct identity id;
     uint32_t round_trip_us, loss_ppm;
-    uint32_t told_us, told_ppm; /* of these, what the leader heard last */
-    uint8_t kind;               /* enum path_kind, of our interface */
-    uint8_t how;                /* enum measured_how: of a rate that is to be told */
+    uint32_t told_us, told_ppm; /* the values last sent to the leader */
+    uint8_t kind;               /* enum path_kind, of the local interface */
+    uint8_t how;                /* enum measured_how: of a rate to report */
     bool untold;
     uint32_t mbit_x10; /* that rate */
     uint64_t traffic_bytes, traffic_ns;
@@ -30,22 +30,22 @@ struct probe_peers {
     struct probe_peer list[VIEW_MEMBERS_MAX];
 };
 
-/* The others of this view; what is known of those who stay is kept. */
+/* Changes to the other members of this view; keeps the measures of those that stay. */
 void peers_view(struct probe_peers *peers, const struct view *view, const struct identity *self);
 struct probe_peer *peers_find(struct probe_peers *peers, const struct identity *id); /* NULL: none */
-void peers_forget_told(struct probe_peers *peers); /* somebody else leads: it has heard nothing */
+void peers_forget_told(struct probe_peers *peers); /* a new leader knows nothing */
 
 void peer_round_trip(struct probe_peer *peer, uint64_t round_trip_ns, uint32_t loss_ppm, enum path_kind kind);
 void peer_traffic(struct probe_peer *peer, uint64_t bytes, uint64_t time_ns);
-/* A probe of ours went there; addr NULL or without a length: nobody knows where. */
+/* The result of a probe to this address; NULL or without a length: unknown address. */
 void peer_probed(struct probe_peer *peer, const struct sock_addr *addr, uint32_t mbit_x10,
                  enum path_kind kind);
-void peer_failed(struct probe_peer *peer, const struct sock_addr *addr); /* it is not the best one any more */
+void peer_failed(struct probe_peer *peer, const struct sock_addr *addr);   /* it is no longer the best */
 bool peer_best_addr(const struct probe_peer *peer, struct sock_addr *out); /* false: none was measured */
 
-/* Puts in what is to be told; from then on it is told. */
+/* Writes the values to report, and marks them as reported. */
 void peers_tell(struct probe_peers *peers, struct measured *measured);
 bool peers_have_news(const struct probe_peers *peers);
 
-/* By our end of a connection. */
+/* By the local end of a connection. */
 enum path_kind path_kind_here(const struct sock_addr *local);

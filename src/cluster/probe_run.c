@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sender fills the connection, the receiver looks at the clock and says what it saw. */
+/* The sender fills the connection; the receiver measures and returns the result. */
 #include "cluster/probe_run.h"
 
 #include <assert.h>
@@ -9,16 +9,16 @@
 #include "os/clock.h"
 
 #define LOAD_LEN    (MESSAGE_HEADER_LEN + LOAD_PAYLOAD_MAX)
-#define BYTES_MIN   (256u * 1024)          /* a sender goes on until so much is sent */
-#define WORK_MAX    (1024u * 1024)         /* bytes in one go: others wait for the same thread */
-#define DEADLINE_NS (3 * NS_PER_S)         /* of the whole */
-#define LISTEN_NS   (DEADLINE_NS * 9 / 10) /* then a receiver tells what it has: in time */
+#define BYTES_MIN   (256u * 1024)          /* a sender sends at least so much */
+#define WORK_MAX    (1024u * 1024)         /* bytes per call: the thread has other work */
+#define DEADLINE_NS (3 * NS_PER_S)         /* of the whole run */
+#define LISTEN_NS   (DEADLINE_NS * 9 / 10) /* then a receiver returns what it has */
 
 static_assert(LOAD_LEN == SECURE_STREAM_MESSAGE_MAX, "a load is one record");
 
 enum probe_phase {
     PHASE_LOAD, /* the burst */
-    PHASE_TELL, /* sender: waits for the result; receiver: has told it, waits for the end */
+    PHASE_TELL, /* sender: waits for the result; receiver: has sent it, waits for the end */
 };
 
 struct probe_run {
@@ -26,9 +26,9 @@ struct probe_run {
     bool sends;
     enum probe_phase phase;
     uint64_t begun_ns, burst_ns;
-    uint64_t bytes; /* sent, or received */
-    uint8_t *load;  /* sender: the message that it sends; receiver: where bytes go that mean nothing */
-    size_t got;     /* of the message at hand: bytes that have come */
+    uint64_t bytes;                                /* sent, or received */
+    uint8_t *load;                                 /* sender: the message; receiver: buffer for the payload */
+    size_t got;                                    /* bytes of the current message */
     uint8_t head[MESSAGE_HEADER_LEN + RESULT_LEN]; /* its first bytes */
     struct message_header header;
     bool told; /* receiver: the result is sent */
@@ -36,7 +36,7 @@ struct probe_run {
     struct probe_result result;
 };
 
-/* All but the last are the same: the checksum is made once, and the receiver has no use for it. */
+/* All but the last are equal: the checksum is computed once, and the receiver ignores it. */
 static void load_seal(uint8_t *load, uint8_t what)
 {
     load[MESSAGE_HEADER_LEN] = what;
@@ -81,7 +81,7 @@ void probe_run_close(struct probe_run *run)
 
 /* ---- messages in -------------------------------------------------------------------------------------- */
 
-/* Bytes that the message at hand still lacks: its head first, then the rest. */
+/* Missing bytes of the current message: its head first, then the rest. */
 static size_t lacks(const struct probe_run *run)
 {
     return run->got < MESSAGE_HEADER_LEN ? MESSAGE_HEADER_LEN - run->got
@@ -96,7 +96,8 @@ static bool head_good(struct probe_run *run)
            (run->sends ? run->header.len == RESULT_LEN : run->header.len >= 1);
 }
 
-/* Reads some of the message at hand: bytes; 0: nothing is there; else why not. Keeps its first bytes only. */
+/* Reads from the current message, keeping only its first bytes. Returns bytes; 0: none now; else the
+ * error. */
 static ssize_t read_some(struct probe_run *run)
 {
     bool keeps = run->got < sizeof run->head;
@@ -119,10 +120,10 @@ static bool message_whole(const struct probe_run *run)
 
 /* ---- the receiver ------------------------------------------------------------------------------------ */
 
-/* HEARTH_PENDING: it waits for more. HEARTH_OK: the last load has come. */
+/* HEARTH_PENDING: waits for more. HEARTH_OK: the last load has arrived. */
 static int listen_on(struct probe_run *run)
 {
-    /* Never stops within a message: what was decrypted already does not make the socket readable again. */
+    /* Never stops within a message: bytes decrypted already do not make the socket readable again. */
     for (uint64_t end = run->bytes + WORK_MAX; run->bytes < end || run->got > 0;) {
         ssize_t len = read_some(run);
         if (len < 0)
@@ -141,7 +142,7 @@ static int listen_on(struct probe_run *run)
                 return what == LOAD_LAST ? HEARTH_OK : HEARTH_PROTOCOL;
         }
     }
-    return HEARTH_PENDING; /* there is more: no mark, since nobody knows when it came */
+    return HEARTH_PENDING; /* there is more: no mark, since its arrival time is unknown */
 }
 
 static void tell(struct probe_run *run)
@@ -154,7 +155,7 @@ static void tell(struct probe_run *run)
         run->told = secure_stream_send(run->stream, message, sizeof message);
 }
 
-/* Reads what still comes, so that closing does not destroy the result under way, until the sender closes. */
+/* Reads until the sender closes: closing with unread bytes would lose the result. */
 static int drain(struct probe_run *run)
 {
     struct error error;
@@ -225,7 +226,7 @@ static int hear(struct probe_run *run)
     return run->result.mbit_x10 > 0 ? HEARTH_OK : HEARTH_TIMEOUT;
 }
 
-/* The result may come before all is sent: a receiver's patience is shorter. */
+/* The result may arrive before all is sent: a receiver waits less long. */
 static int send_load(struct probe_run *run)
 {
     struct error error;

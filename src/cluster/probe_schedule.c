@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses what is measured next, and keeps the table. */
+/* Chooses the next path to measure, and keeps the table. */
 #include "cluster/probe_schedule.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@
 
 #define RETRY_NS    (5 * NS_PER_S)
 #define RETRY_LIMIT 16              /* doublings */
-#define SHIFTED_NS  (60 * NS_PER_S) /* how soon a changed round trip makes a way due again */
+#define SHIFTED_NS  (60 * NS_PER_S) /* a changed round trip makes a path due after this time */
 #define CONFIRM_NS  (30 * NS_PER_S)
-#define SHIFTED_US  2000 /* changes of less are noise */
+#define SHIFTED_US  2000 /* smaller changes are noise */
 #define AGE_MAX     65535
 
 static struct schedule_pair *pair_of(struct schedule *s, int from, int to)
@@ -52,7 +52,7 @@ static int find(const struct peer_info *members, int count, const struct identit
     return -1;
 }
 
-/* Moves the pairs to where their members stand now. */
+/* Moves the pairs to the new indices of their members. */
 static void pairs_follow(struct schedule *s, const int *was)
 {
     memcpy(s->before, s->pairs, sizeof s->before);
@@ -80,7 +80,7 @@ void schedule_view(struct schedule *s, const struct view *view)
         s->spared[i] = was[i] >= 0 && spared[was[i]];
     }
     pairs_follow(s, was);
-    for (int to = 0; to < view->size; to++) /* it has other addresses: they have their turn again */
+    for (int to = 0; to < view->size; to++) /* its new addresses are tried, too */
         for (int from = 0; was[to] >= 0 && from < view->size; from++)
             if (moved(&old[was[to]], &s->members[to])) {
                 pair_of(s, from, to)->addr_next = 0;
@@ -124,14 +124,14 @@ void schedule_take_over(struct schedule *s, const struct topology *table, uint64
         }
 }
 
-/* ---- what is next ------------------------------------------------------------------------------------- */
+/* ---- the next order ----------------------------------------------------------------------------------- */
 
 bool schedule_measures(const struct peer_info *member)
 {
     return (member->features & (PEER_GUEST | PEER_BENCH)) != PEER_GUEST;
 }
 
-/* Whether this way is one that is measured at all. */
+/* Whether this path is measured at all. */
 static bool counts(const struct schedule *s, int from, int to)
 {
     const struct peer_info *a = &s->members[from], *b = &s->members[to];
@@ -151,7 +151,7 @@ static bool shifted(const struct schedule_pair *pair, const struct path_measure 
     return was_us > 0 && is_us > 0 && (is_us > 2 * was_us + SHIFTED_US || was_us > 2 * is_us + SHIFTED_US);
 }
 
-/* When it is to be measured again. */
+/* When it is due again. */
 static uint64_t due_ns(const struct schedule *s, const struct schedule_pair *pair,
                        const struct path_measure *path)
 {
@@ -166,9 +166,9 @@ static uint64_t due_ns(const struct schedule *s, const struct schedule_pair *pai
     return pair->tried_ns + (wait_ns < s->refresh_ns ? wait_ns : s->refresh_ns);
 }
 
-/* Orders of the first round, by their merit: the few ways that show who is near to whom; then all that were
- * never tried, before other addresses, and those to the next members before those to farther ones, so that
- * each member sends and receives early. */
+/* Orders of the first round, by merit: the paths of the sketch; then all untried ones, before other
+ * addresses, and those to the next members before those to farther ones, so that each member sends and
+ * receives early. */
 static int merit(const struct schedule *s, const struct sketch *sketch, int from, int to)
 {
     const struct schedule_pair *pair = pair_at(s, from, to);
@@ -205,7 +205,7 @@ static bool pick_first(const struct schedule *s, const struct topology *table, s
     return best > 0;
 }
 
-/* The one that is due first, and when; NEVER_NS: none. */
+/* The order that is due first, and when; NEVER_NS: none. */
 static uint64_t pick_again(const struct schedule *s, const struct topology *table,
                            struct schedule_order *order)
 {
@@ -262,7 +262,7 @@ bool schedule_end(struct schedule *s, const struct topology *table, uint32_t num
     if (s->order.addr == pair->addr_next && (s->order.other || outcome != PROBE_NOT_NOW))
         pair->addr_next++;
     if (s->order.other && outcome != PROBE_DONE)
-        return true; /* it has had its turn; the way itself is as it was */
+        return true; /* only another address was tried; the path itself is unchanged */
     pair->tried = true;
     pair->tried_ns = now_ns;
     pair->probed_us = path_at(table, s->order.from, s->order.to)->round_trip_us;
@@ -294,7 +294,7 @@ bool schedule_sketched(const struct schedule *s, const struct topology *table)
 /* ---- the table ---------------------------------------------------------------------------------------- */
 
 /* A busy machine makes a line look slower, nothing makes it look faster. So a result that is lower by a fifth
- * counts less until it comes twice, and one that is higher by a quarter takes the place of what was known. */
+ * counts less until it is confirmed, and one that is higher by a quarter replaces the old value. */
 static void probe_into(struct schedule_pair *pair, struct path_measure *into, struct path_measure *sample)
 {
     uint64_t known = into->mbit_x10, seen = sample->mbit_x10;
@@ -308,8 +308,7 @@ static void probe_into(struct schedule_pair *pair, struct path_measure *into, st
     pair->low = low;
 }
 
-/* Operations share their lines with each other: that more went through is a proof, that less did is hardly a
- * hint. */
+/* Operations share their lines: a higher rate is proof, a lower one hardly a hint. */
 static uint32_t traffic_blend(uint32_t known, uint32_t seen)
 {
     if (known == 0)
@@ -330,7 +329,7 @@ static void rate_into(struct schedule *s, struct path_measure *into, int from, i
     } else if (pair->moved) {
         pair->moved = false;
         into->mbit_x10 = 0;
-    } else if (other) { /* another address: the better one is what operations will use */
+    } else if (other) { /* another address: operations use the better one */
         sample.mbit_x10 = path->mbit_x10 > into->mbit_x10 ? path->mbit_x10 : into->mbit_x10;
         into->mbit_x10 = 0;
     } else {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the parts of a cluster that is not wholly measured. */
+/* Finds the parts of a cluster from few measures. */
 #include "cluster/probe_sketch.h"
 
 #include <string.h>
 
 #define FIRST_HOSTS 3
 
-/* Of the two directions the faster one: only one may be measured. */
+/* The faster of the two directions: only one may be measured. */
 static uint32_t speed_between(const struct topology *table, int a, int b)
 {
     uint32_t there = table->paths[a * VIEW_MEMBERS_MAX + b].mbit_x10;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out what the leader orders, and, at the leader, gives the orders. */
+/* Carries out the leader's orders, and, at the leader, gives them. */
 #include "cluster/probes.h"
 
 #include <inttypes.h>
@@ -11,18 +11,18 @@
 
 #define RUNS_MAX      PROBES_WAITS_MAX
 #define BURST_NS      (200 * NS_PER_MS)
-#define BURST_TRIPS   12 /* round trips in which TCP comes to its full speed */
+#define BURST_TRIPS   12 /* round trips for TCP to reach full speed */
 #define BURST_MAX_NS  NS_PER_S
 #define DIAL_NS       (4 * NS_PER_S) /* for connecting, handshake and hello */
 #define TELL_NS       (5 * NS_PER_S)
 #define LINKS_NS      NS_PER_S
-#define LINKS_REPEATS 10  /* told so much more rarely when nothing has changed */
-#define LINKS_CROWD   256 /* ways that double the pause between two tellings */
-#define ORDERS_MAX    4   /* at once: those that fail on the spot */
+#define LINKS_REPEATS 10  /* factor of the interval when nothing has changed */
+#define LINKS_CROWD   256 /* number of paths that doubles the interval */
+#define ORDERS_MAX    4   /* per round: for orders that fail at once */
 
-/* What the leader has told us to do, until it is done. */
+/* The current order of the leader. */
 struct errand {
-    bool active, running; /* running: the connection stands */
+    bool active, running; /* running: connected */
     uint32_t number;
     struct identity to;
     struct sock_addr addr;
@@ -31,7 +31,7 @@ struct errand {
 
 struct probe_slot {
     struct probe_run *run; /* NULL: free */
-    bool errand;           /* it is ours, not another's */
+    bool errand;           /* our order, not that of a peer */
     struct identity peer;
 };
 
@@ -41,21 +41,21 @@ struct probes {
     struct peer_set *peer_set;
     struct outbox *outbox;
     struct identity self;
-    struct view view; /* size 0: none was told yet */
-    int self_at;      /* our place in it, -1: none */
+    struct view view; /* size 0: none yet */
+    int self_at;      /* our index, -1: none */
     bool leads;
     struct schedule schedule;
     struct topology table, incoming;
-    uint64_t changed; /* counts changes of the table */
+    uint64_t changed; /* number of changes of the table */
     struct probe_peers peers;
     struct identity spared[VIEW_MEMBERS_MAX];
     int spared_count;
     struct errand errand;
     struct probe_slot slots[RUNS_MAX];
-    uint64_t tell_ns; /* when news may be told again */
-    bool untold;      /* the table has changed since it was told */
+    uint64_t tell_ns; /* when reports may be sent again */
+    bool untold;      /* the table has changed since it was sent */
     uint64_t links_ns;
-    uint64_t wake_ns; /* probes_pump has something to do then */
+    uint64_t wake_ns; /* of the next probes_pump */
 };
 
 int probes_open(const struct probes_setup *setup, struct probes **out)
@@ -71,7 +71,7 @@ int probes_open(const struct probes_setup *setup, struct probes **out)
     p->self = setup->self;
     p->self_at = -1;
     p->wake_ns = NEVER_NS;
-    /* Numbers of different leaders should differ: any start will do. */
+    /* Numbers of different leaders should differ. */
     schedule_init(&p->schedule, setup->share > 0 ? setup->share : PROBES_SHARE,
                   setup->refresh_ns > 0 ? setup->refresh_ns : PROBES_REFRESH_NS,
                   (uint32_t)(setup->self.instance ^ setup->now_ns));
@@ -88,7 +88,7 @@ void probes_close(struct probes *p)
     heap_free(p);
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------ */
+/* ---- reports ------------------------------------------------------------------------------------------ */
 
 static void table_changed(struct probes *p)
 {
@@ -96,7 +96,7 @@ static void table_changed(struct probes *p)
     p->untold = true;
 }
 
-/* At the leader: what a member says of its ways. */
+/* At the leader: a member's report of its paths. */
 static void apply(struct probes *p, int from, const struct measured *m, uint64_t now_ns)
 {
     bool changed = false;
@@ -109,7 +109,7 @@ static void apply(struct probes *p, int from, const struct measured *m, uint64_t
         table_changed(p);
 }
 
-/* To the leader, or to ourselves if we lead. */
+/* To the leader, or directly if this node leads. */
 static void tell(struct probes *p, uint32_t number, enum probe_outcome outcome, uint64_t now_ns)
 {
     struct measured m = {.number = number, .outcome = (uint8_t)outcome};
@@ -173,7 +173,7 @@ static bool peer_info_has(const struct peer_info *f, const struct sock_addr *add
     return false;
 }
 
-/* PROBE_DONE: it has begun. */
+/* PROBE_DONE: it has started. */
 static enum probe_outcome errand_begin(struct probes *p, const struct probe_order *order, uint64_t now_ns)
 {
     struct probe_peer *peer = peers_find(&p->peers, &order->to);
@@ -223,7 +223,7 @@ static uint64_t burst_ns(struct probes *p, const struct identity *peer)
     return trips_ns < BURST_MAX_NS ? trips_ns : BURST_MAX_NS;
 }
 
-/* Takes the secure stream; false: there is no room. */
+/* Takes the secure stream; false: no free run. */
 static bool slot_open(struct probes *p, struct secure_stream *stream, const struct identity *peer,
                       bool dialled, uint64_t now_ns)
 {
@@ -273,7 +273,7 @@ static void errand_measured(struct probes *p, const struct probe_slot *slot)
     identity_text(&slot->peer, who, sizeof who);
     sock_addr_text(&p->errand.addr, text, sizeof text);
     log_write(&p->log, HEARTH_LOG_DEBUG, "HEARTH-PROBE", "to %s at %s: %" PRIu32 ".%" PRIu32 " Mbit/s", who,
-              p->errand.addr.len > 0 ? text : "where it is joined", mbit_x10 / 10, mbit_x10 % 10);
+              p->errand.addr.len > 0 ? text : "the address of its connection", mbit_x10 / 10, mbit_x10 % 10);
 }
 
 static void slot_pump(struct probes *p, struct probe_slot *slot, uint64_t now_ns)
@@ -319,7 +319,7 @@ static void lead(struct probes *p, uint64_t now_ns)
         tell_links(p, now_ns);
 }
 
-/* ---- what happens ------------------------------------------------------------------------------------- */
+/* ---- input -------------------------------------------------------------------------------------------- */
 
 void probes_view(struct probes *p, const struct view *view, bool leads, uint64_t now_ns)
 {
@@ -346,7 +346,7 @@ void probes_view(struct probes *p, const struct view *view, bool leads, uint64_t
     p->wake_ns = now_ns;
 }
 
-/* A line that its group begins to use is the group's. */
+/* A group that starts to use a line has priority. */
 static void errand_break_off(struct probes *p, uint64_t now_ns)
 {
     for (int i = 0; i < RUNS_MAX; i++)
@@ -365,7 +365,7 @@ void probes_spare(struct probes *p, const struct identity *members, int count, u
     for (int i = 0; same && i < count; i++)
         same = identity_equal(&p->spared[i], &members[i]);
     if (same)
-        return; /* told again and again: no reason to wake up */
+        return; /* unchanged: no need to wake up */
     p->spared_count = count;
     if (count > 0)
         memcpy(p->spared, members, sizeof members[0] * (size_t)count);
@@ -395,12 +395,12 @@ void probes_traffic(struct probes *p, const struct identity *id, uint64_t bytes,
 static int take_links(struct probes *p, const void *payload, size_t len, const char **what)
 {
     if (topology_decode(&p->incoming, payload, len) != HEARTH_OK) {
-        *what = "a table of links that cannot be";
+        *what = "links: malformed table";
         return HEARTH_PROTOCOL;
     }
     if (p->incoming.instance != p->view.instance || p->incoming.epoch != p->view.epoch ||
         p->incoming.size != p->view.size)
-        return HEARTH_OK; /* of another view: the leader says it again */
+        return HEARTH_OK; /* of another view: the leader sends it again */
     p->table = p->incoming;
     p->changed++;
     return HEARTH_OK;
@@ -430,7 +430,7 @@ int probes_input(struct probes *p, const struct received *message, uint64_t now_
     case MESSAGE_LINKS:
         return leader ? take_links(p, message->payload, message->len, what) : HEARTH_OK;
     default:
-        *what = "a message that is not about measuring";
+        *what = "not a message of probes";
         return HEARTH_PROTOCOL;
     }
 }
@@ -471,7 +471,7 @@ size_t probes_waits(const struct probes *p, struct sock_wait *items, size_t max,
     return count;
 }
 
-/* ---- what is so --------------------------------------------------------------------------------------- */
+/* ---- state -------------------------------------------------------------------------------------------- */
 
 const struct topology *probes_links(const struct probes *p, uint64_t *changed)
 {

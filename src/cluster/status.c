@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is so, as JSON and as metrics. docs/man/hearth.1 has the fields. */
+/* The state as JSON and as metrics. docs/man/hearth.1 has the fields. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void put_flags(struct text_buf *p, const char *name, uint32_t bits, const
     text_buf_print(p, "]");
 }
 
-/* ---- who we are ---- */
+/* ---- this node ---- */
 
 static void put_self(struct cluster *cluster, struct text_buf *p)
 {
@@ -64,13 +64,13 @@ static void put_self(struct cluster *cluster, struct text_buf *p)
 
 /* ---- the view ---- */
 
-/* Who holds up those it works with, and why. */
+/* The member that slows down its group, and why. */
 struct straggler {
     struct identity who;
-    char why[CLUSTER_TEXT_MAX]; /* "": nobody does */
+    char why[CLUSTER_TEXT_MAX]; /* "": none */
 };
 
-/* Of those that work together. False: they have no table of this view yet. */
+/* The slow line of the members in groups. False: no table of this view yet. */
 static bool slow_line(struct cluster *cluster, struct slow_line *slow, struct identity *who)
 {
     const struct view *view = consensus_view(cluster->consensus);
@@ -114,9 +114,9 @@ static const struct peer_info *latest(const struct cluster *cluster)
     return first > STRAGGLER_NS && first > 2 * second ? worst : NULL;
 }
 
-/* Lateness travels: members that wait for a slow line are late for others in turn, all round a ring. So if
- * one line carries far less than all others, it is that one, whoever it is that we wait for. Otherwise it is
- * the member that comes later than all others. */
+/* Lateness spreads: members that wait for a slow line are late for others, all around a ring. So if one line
+ * is far slower than all others, it is the cause, whichever member we wait for. Otherwise the straggler is
+ * the member that is later than all others. */
 static void find_straggler(struct cluster *cluster, struct straggler *found)
 {
     const struct peer_info *late = latest(cluster);
@@ -196,7 +196,7 @@ static void put_view(struct cluster *cluster, struct text_buf *p)
     text_buf_print(p, "]}");
 }
 
-/* ---- ways ---- */
+/* ---- paths ---- */
 
 static void put_links(struct cluster *cluster, struct text_buf *p)
 {
@@ -243,13 +243,13 @@ static void put_order(struct cluster *cluster, struct text_buf *p)
         text_buf_print(p, "%s%d", i > 0 ? ", " : "", best.order[i]);
     for (int i = 0; i < best.size; i++)
         site[best.order[i]] = best.site[i];
-    text_buf_print(p, "], \"sites\": ["); /* of each member, as the view counts them */
+    text_buf_print(p, "], \"sites\": ["); /* by index in the view */
     for (int i = 0; i < best.size; i++)
         text_buf_print(p, "%s%d", i > 0 ? ", " : "", site[i]);
     text_buf_print(p, "], \"bottleneck_mbit\": %.1f", topology_bottleneck(t, best.order, best.size) / 10.0);
 }
 
-/* ---- who is out there ---- */
+/* ---- nodes ---- */
 
 static const struct peer_set_state *state_of(const struct peer_set_state *list, int count,
                                              const struct identity *id)
@@ -260,7 +260,7 @@ static const struct peer_set_state *state_of(const struct peer_set_state *list, 
     return NULL;
 }
 
-/* Why this one is no member; "" if it is. */
+/* Why this node is not a member; "" if it is. */
 static void node_why(struct cluster *cluster, const struct identity *id, const struct peer_set_state *state,
                      bool ours, char *why, size_t size)
 {

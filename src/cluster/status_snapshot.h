@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster as a node of this process sees it, for the command: what hearth_node_status_json says of
- * members, jobs and links. */
+/* The cluster as a node of this process sees it, for the command: members, jobs and links as in
+ * hearth_node_status_json. */
 #pragma once
 
 #include <hearth.h>

@@ -169,7 +169,7 @@ TEST_WITH(asks_and_is_answered, set_up, tear_down)
         assert_non_null(strstr(error.text, "no such question"));
         serve_end(&s);
         assert_int_equal(ask(paths[i], "status", &text), HEARTH_PEER_LOST);
-        assert_non_null(strstr(error.text, "nobody answers"));
+        assert_non_null(strstr(error.text, "no node answers"));
     }
 }
 

@@ -37,10 +37,10 @@ TEST(orders)
     }
     bytes[45] = 5; /* no family */
     assert_false(probe_order_decode(&back, bytes, 64, &what));
-    assert_string_equal(what, "a probe of no address");
+    assert_string_equal(what, "probe: invalid address");
     memset(bytes, 0, 4);
     assert_false(probe_order_decode(&back, bytes, 64, &what));
-    assert_string_equal(what, "a probe without a number");
+    assert_string_equal(what, "probe: no number");
 }
 
 static struct measured full(int count)
