@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_group_adapt: a formed group goes on with what has been measured since it was formed.
+/* hearth_group_adapt: a formed group adopts a ring order from newer measures.
  *
  *   record  rank 0 asks its cluster for the best ring order of the members, and broadcasts it
- *   vote    each says whether it can adopt it: all do, or nobody does
+ *   vote    each member says whether it can adopt it: all do, or none
  *
- * Plans must be the same everywhere, so whoever has voted for it and hears no result cannot go on: the group
- * ends for it with HEARTH_VIEW_CHANGED, as if a member were lost, and is formed again. */
+ * All members need the same plans, so a member that voted yes and gets no result cannot go on: its group ends
+ * with HEARTH_VIEW_CHANGED, as if a member were lost, and is formed again. */
 #include "node/adapt.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
                         .target = record,
                         .count = sizeof record,
                         .dtype = HEARTH_U8};
-    bool busy = in_flight(group); /* the others must not wait for us: we take part, and vote against it */
+    bool busy = in_flight(group); /* take part and vote no, so that the others do not wait */
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
     opts.timeout_ms = timeout_ms;
@@ -75,8 +75,8 @@ static int judge(const uint8_t *votes, int size, struct error *error)
 {
     static const char *const why[VOTES] = {
         [VOTE_BUSY] = "has operations of this group in flight",
-        [VOTE_WRONG] = "did not understand what rank 0 sent",
-        [VOTE_FAILED] = "did not get it",
+        [VOTE_WRONG] = "could not read the ring order of rank 0",
+        [VOTE_FAILED] = "did not receive it",
     };
     for (int i = 0; i < size; i++)
         if (votes[i] != VOTE_GOOD)
@@ -85,12 +85,11 @@ static int judge(const uint8_t *votes, int size, struct error *error)
     return HEARTH_OK;
 }
 
-/* We have said that we go along, and do not know whether the others do. */
+/* This member voted yes, and does not know the result. */
 static int leave_group(hearth_group *group, const char *what, struct error *error)
 {
     struct error why;
-    error_set(&why, HEARTH_VIEW_CHANGED, RANK_NONE, "adapt: members may have gone on in different orders: %s",
-              what);
+    error_set(&why, HEARTH_VIEW_CHANGED, RANK_NONE, "adapt: members may use different ring orders: %s", what);
     node_view_changed(group->node, why.text);
     *error = why;
     return error->status;
@@ -106,7 +105,7 @@ static int cast_vote(hearth_group *group, enum adapt_vote vote, int64_t timeout_
     opts.tag = adapt_tag(group, TAG_VOTE);
     opts.timeout_ms = timeout_ms;
     int status = call_run(group, &call, &opts);
-    if (vote != VOTE_GOOD) /* so nobody adopts it, whatever became of the vote */
+    if (vote != VOTE_GOOD) /* so no member adopts it */
         return error->status;
     if (status != HEARTH_OK)
         return leave_group(group, error_last()->text, error);
@@ -119,7 +118,7 @@ int adapt_together(hearth_group *group, const struct ring_order *wanted, int64_t
     enum adapt_vote vote = take_record(group, wanted, timeout_ms, adopted, error);
     int status = cast_vote(group, vote, timeout_ms, error);
     if (status == HEARTH_OK && adopted->size > 0 && !path_costs_adopt(group, adopted))
-        status = leave_group(group, "another thread called something on it meanwhile", error);
+        status = leave_group(group, "another thread used the group meanwhile", error);
     return status;
 }
 
@@ -162,7 +161,7 @@ static void tell(const hearth_group *group, const int *before, const struct ring
     put_order(&was, before, a->size);
     put_order(&is, now, a->size);
     log_write(&log, HEARTH_LOG_INFO, "HEARTH-ADAPTED",
-              "rings of \"%s\" go round by ranks %s instead of %s; sites: %d, slowest way %.1f Mbit/s",
+              "ring order of \"%s\" is now %s instead of %s; sites: %d, slowest path %.1f Mbit/s",
               group->node->cluster_group->spec.job, new, old, a->sites,
               (a->sites > 1 ? a->across_mbit_x10 : a->inside_mbit_x10) / 10.0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hangs on a node and is freed with it. How it moves to the node of the next group: reconcile.c. */
+/* Attachments of a node. reconcile.c moves them to the node of the next group. */
 #include "node/node.h"
 
 void node_attach(hearth_node *node, struct attachment *attachment)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_mem_alloc: buffers that neighbours can read where they stand, if there are neighbours. */
+/* hearth_mem_alloc: buffers in shared memory, if other members are on this host. */
 #include <string.h>
 
 #include "node/node.h"
 
 #define ALIGN 4096u
 
-/* Ordinary memory: this stands at `base`, the user's part on the next page. */
+/* Ordinary memory: this is at `base`, the user's part on the next page. */
 struct buffer {
     struct list item;
     void *memory;

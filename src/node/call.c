@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of arguments: a bad one is refused before anything happens, with words that name it. */
+/* Checks of arguments: a bad one is refused before any effect, with a text that names it. */
 #include "node/call.h"
 
 #include <stdarg.h>
@@ -7,10 +7,10 @@
 
 #include "core/sized.h"
 
-#define WEIGHT_MAX  1e30 /* sums of weights travel in frames and must stay finite */
+#define WEIGHT_MAX  1e30 /* sums of weights must stay finite */
 #define FLAGS_KNOWN ((uint32_t)(HEARTH_FLAG_RESTORE | HEARTH_FLAG_RANK_ORDER))
 
-/* A stretch of user memory. */
+/* A range of user memory. */
 struct call_region {
     const uint8_t *at;
     size_t len;
@@ -64,9 +64,9 @@ int call_opts_read(const char *name, const struct hearth_opts *given, struct hea
     if (!(o->weight >= 0 && o->weight <= WEIGHT_MAX))
         return bad_opts(name, "opts.weight is %g; it must be from 0 to %g", o->weight, WEIGHT_MAX);
     if (o->flags & ~FLAGS_KNOWN)
-        return bad_opts(name, "opts.flags 0x%x has bits that mean nothing", o->flags);
+        return bad_opts(name, "opts.flags is 0x%x: unknown bits", o->flags);
     if ((unsigned)o->algo >= ALGO_COUNT)
-        return bad_opts(name, "opts.algo is %d, which there is not", (int)o->algo);
+        return bad_opts(name, "opts.algo: unknown algorithm %d", (int)o->algo);
     return HEARTH_OK;
 }
 
@@ -96,7 +96,7 @@ static bool bytes_of(const size_t *counts, size_t times, size_t count, size_t el
     return true;
 }
 
-/* What the call reads and writes here, in bytes: all parts or one's own, as the collective has it. */
+/* The bytes that the call reads and writes here: all parts or one, by collective. */
 static bool regions_of(const struct call *call, int rank, int size, struct call_region *source,
                        struct call_region *target)
 {
@@ -140,7 +140,7 @@ static bool regions_of(const struct call *call, int rank, int size, struct call_
            bytes_of(out == all ? out_counts : NULL, out, own_out, element, &target->len);
 }
 
-/* Where one's own part stands in the buffer that holds all parts. */
+/* The offset of this member's part in the buffer of all parts. */
 static size_t own_offset(const struct call *call, const size_t *counts, int rank)
 {
     size_t elements = 0;
@@ -151,7 +151,7 @@ static size_t own_offset(const struct call *call, const size_t *counts, int rank
     return elements * dtype_size(call->dtype);
 }
 
-/* In place: the source is where one's own part lands in the target, or the other way round. */
+/* In place: the source is this member's part of the target, or the reverse. */
 static bool is_in_place(const struct call *call, int rank, const struct call_region *source,
                         const struct call_region *target)
 {
@@ -186,7 +186,7 @@ static int buffers_check(struct call *call, int rank, int size)
     if (call->kind == PLAN_BROADCAST)
         return HEARTH_OK;
     if (!call->in_place && overlap(&source, &target))
-        return bad(call, HEARTH_INVALID, "source and target overlap, but not in the way that means in place");
+        return bad(call, HEARTH_INVALID, "source and target overlap, but not as an in-place call");
     if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts &&
         memcmp(call->in_counts, call->out_counts, (size_t)size * sizeof(size_t)) != 0)
         return bad(call, HEARTH_INVALID, "in place both lists of counts must be the same");
@@ -198,9 +198,9 @@ static int buffers_check(struct call *call, int rank, int size)
 static int arguments_check(const struct call *call, int rank, int size)
 {
     if (dtype_size(call->dtype) == 0)
-        return bad(call, HEARTH_INVALID, "dtype is %d, which there is not", (int)call->dtype);
+        return bad(call, HEARTH_INVALID, "dtype: unknown type %d", (int)call->dtype);
     if (plan_kind_reduces(call->kind) && (unsigned)call->op >= OP_COUNT)
-        return bad(call, HEARTH_INVALID, "op is %d, which there is not", (int)call->op);
+        return bad(call, HEARTH_INVALID, "op: unknown operation %d", (int)call->op);
     if (plan_kind_reduces(call->kind) && !op_takes(call->op, call->dtype))
         return bad(call, HEARTH_INVALID, "%s combines the bits of integers, and dtype is %s",
                    hearth_op_name(call->op), hearth_dtype_name(call->dtype));

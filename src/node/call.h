@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the user's arguments to a checked call, and the ways to run it. */
+/* From the user's arguments to a checked call, and functions to run it. */
 #pragma once
 
 #include "node/node.h"
 
 /* Checks what can be checked without the other members, fills in in_place and the options, starts. `call`
- * holds the user's arguments as they came; `opts` may be NULL. Errors go to the thread's last error. */
+ * holds the user's arguments; `opts` may be NULL. Errors go to the thread's last error. */
 int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
                hearth_request **request);
-/* The options of any version (NULL: the defaults), checked for what makes sense in any call; `name` for the
+/* Reads the options of any version (NULL: the defaults) with the checks common to all calls; `name` for the
  * error text. */
 int MUST_CHECK call_opts_read(const char *name, const struct hearth_opts *given, struct hearth_opts *own);
 /* Starts, waits for the end, frees. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and closes a node's cluster, and tells it what inner nodes know: traffic, lateness, links. */
+/* Opens and closes a node's cluster, and passes it the measures of inner nodes: traffic, lateness, links. */
 #include "node/cluster_groups.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 #include "node/secure.h"
 #include "os/host.h"
 
-#define SAMPLES_MAX (4 * VIEW_MEMBERS_MAX) /* members of groups in one look: most nodes are in one group */
+#define SAMPLES_MAX (4 * VIEW_MEMBERS_MAX) /* members of groups per sample: most nodes are in one group */
 
-/* ---- what inner nodes know ---- */
+/* ---- measures of inner nodes ---- */
 
-/* Under both locks: what has happened since the last look. */
+/* Under both locks: the changes since the last sample. */
 static int sample_formed(struct cluster_group *f, struct cluster_sample *samples)
 {
     struct engine *engine = f->inner->engine;
@@ -42,7 +42,7 @@ static int sample_formed(struct cluster_group *f, struct cluster_sample *samples
     return count;
 }
 
-/* What the group has moved since the last look. */
+/* The traffic of the group since the last sample. */
 static void sum_moved(struct cluster_group *f, uint64_t *sent, uint64_t *received)
 {
     uint64_t out = atomic_load_explicit(&f->inner->metrics.bytes_sent, memory_order_relaxed);
@@ -72,7 +72,7 @@ static void take_samples(void *arg)
         cluster_take_samples(r->cluster, samples, count, sent, received);
 }
 
-/* "peers": how each group is joined to each of its members, and why that way. */
+/* "peers": the transport of each group to each of its members, and why. */
 static void put_peers(const struct cluster_group *f, struct text_buf *buf, const char **comma)
 {
     const struct node_link *roll = f->inner->roll;
@@ -91,7 +91,7 @@ static void put_peers(const struct cluster_group *f, struct text_buf *buf, const
     }
 }
 
-/* "groups": in which order the rings of each go round, and the site of each rank. */
+/* "groups": the ring order of each, and the site of each rank. */
 static void put_group(const struct cluster_group *f, struct text_buf *buf, const char **comma)
 {
     const struct ring_order *a = &f->arranged;
@@ -144,7 +144,7 @@ static const char **kept_string(struct hearth_config *c, int i)
     return i < (int)(sizeof fields / sizeof *fields) ? fields[i] : NULL;
 }
 
-/* For inner nodes: all as it was given, but who the members are. */
+/* For inner nodes: the given config without the members. */
 static int keep_config(struct cluster_groups *r, const struct opening *o)
 {
     struct hearth_config given = *o->config;
@@ -315,7 +315,7 @@ void cluster_groups_close(struct cluster_groups *r)
 {
     if (!r)
         return;
-    while (!list_empty(&r->cluster_group)) /* no other call may be under way: nobody else changes it */
+    while (!list_empty(&r->cluster_group)) /* no other call may run: the list does not change */
         cluster_groups_leave(container_of(r->cluster_group.next, struct cluster_group, item), true);
     cluster_close(r->cluster);
     cluster_groups_free(r);

@@ -18,12 +18,12 @@
 #define EAGER_BYTES_MAX    (64u << 20)
 #define CONNECTIONS_MAX    8u
 #define LINK_MBPS_MAX      1000000u
-#define DATAGRAM_MIN       1200u /* less, QUIC does not allow */
+#define DATAGRAM_MIN       1200u /* the minimum of QUIC */
 #define DATAGRAM_BYTES_MAX 65507u
 #define RETRIES_MAX        1000u
 #define PEER_TIMEOUT_MIN   100u /* ms; pings go out once a second, but answers to frames count too */
 #define TIMEOUT_MS_MAX     (INT64_C(365) * 24 * 3600 * 1000)
-#define RATE_MIN           UINT64_C(64000) /* bits a second: with less, pings alone fill the line */
+#define RATE_MIN           UINT64_C(64000) /* bits a second: below, pings alone fill the line */
 #define RATE_MAX           UINT64_C(1000000000000)
 #define THREADS_MAX        64u
 #define COUNT_MAX          65536u /* of ranks, members, descriptors */
@@ -85,13 +85,13 @@ int config_read(struct hearth_config *own, struct hearth_tuning *tuning, const s
 
 /* ---- numbers ---- */
 
-/* A field that holds a number: the variable has the same name in capitals, after HEARTH_. */
+/* A numeric field: the variable has the same name in capitals, after HEARTH_. */
 struct config_number {
     const char *name;
     size_t offset, width;
     uint64_t min, max;
     bool suffix; /* K, M, G may follow */
-    bool open;   /* the program may set what a variable may not: checked elsewhere, or not at all */
+    bool open;   /* the program may set other values than the variable: checked elsewhere, or not at all */
 };
 
 #define FIELD(type, field) #field, offsetof(struct type, field), sizeof(((struct type *)0)->field)
@@ -131,7 +131,7 @@ static const struct config_number environment_numbers[] = {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* The low bytes come first: big-endian machines are refused before a number counts. */
+/* Little-endian: big-endian machines are refused before a number counts. */
 static uint64_t number_get(const struct config_number *n, const void *from)
 {
     uint64_t value = 0;
@@ -168,8 +168,8 @@ static int parse_number(const char *text, bool suffix, uint64_t min, uint64_t ma
     return HEARTH_OK;
 }
 
-/* A whole number, or one with up to nine digits behind the point and a unit: "100mbit", "2.5gbit". Not by
- * strtod, which reads the point by the locale. */
+/* A whole number, or one with up to nine decimals and a unit: "100mbit", "2.5gbit". Not by strtod, which
+ * depends on the locale. */
 static int parse_rate(const char *text, uint64_t *out)
 {
     static const struct {
@@ -249,7 +249,7 @@ static bool discover_known(const char *text)
     return strcmp(text, "mdns") == 0 || strcmp(text, "off") == 0;
 }
 
-/* What concerns compression and slow lines. */
+/* Settings of compression and slow lines. */
 static int read_line(struct hearth_config *c)
 {
     struct codec_list list;
@@ -292,7 +292,7 @@ static void read_strings(struct hearth_config *c)
             *strings[i].field = getenv(strings[i].name);
 }
 
-/* Where key and secret are kept. A path that does not start at the root means nothing, says the standard. */
+/* The folder of key and secret. The standard says to ignore a relative path. */
 static int read_folder(struct hearth_environment *e)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -317,11 +317,11 @@ static const char *environment(void *arg, const char *name)
     return getenv(name);
 }
 
-/* What nobody said so far, the launcher may know. */
+/* Fills in missing values from the launcher. */
 static int read_launcher(struct hearth_config *c, struct hearth_environment *e)
 {
     struct launch launch;
-    /* A place to meet that was given is not the launcher's: then its ranks may be another job's. */
+    /* With a given meeting place the launcher's ranks may belong to another job. */
     bool given = c->peers || c->rendezvous || c->world_size > 0;
     if (given && c->rank >= 0)
         return HEARTH_OK;
@@ -336,7 +336,7 @@ static int read_launcher(struct hearth_config *c, struct hearth_environment *e)
     return HEARTH_OK;
 }
 
-/* What concerns a home cluster. The strings are read with the others. */
+/* Settings of a home cluster. The strings are read with the others. */
 static int read_home(void)
 {
     const char *discover = getenv("HEARTH_DISCOVER"), *health = getenv("HEARTH_HEALTH");
@@ -349,7 +349,7 @@ static int read_home(void)
     return HEARTH_OK;
 }
 
-/* All that is found, so that either all is taken or nothing. */
+/* Reads all first, so that either all values are taken or none. */
 struct findings {
     struct hearth_config config;
     struct hearth_tuning tuning;
@@ -452,7 +452,7 @@ static int check_home(const struct hearth_config *c, struct error *error)
                          "config: health is \"%s\"; it takes default, low-latency or high-latency",
                          c->health ? c->health : "(null)");
     if ((c->roles & ~roles) != 0)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: roles has bits that there are not: %x",
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: roles: unknown bits %x",
                          (unsigned)(c->roles & ~roles));
     return HEARTH_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is made of other collectives: splitting a group, comparing bytes. And the accessors. */
+/* Calls made of other collectives: splitting a group, comparing bytes. And the accessors. */
 #include <string.h>
 
 #include "core/derived_id.h"
@@ -31,7 +31,7 @@ static size_t own_metrics(hearth_node *node, char *buffer, size_t size)
     return metrics_text(&node->metrics, node->heap, names, buffer, size);
 }
 
-/* A node of a home cluster works in the group that it formed last; beside that, what the cluster is like. */
+/* A node of a home cluster reports its last formed group, and the cluster. */
 static size_t cluster_and_work(struct cluster_groups *r, char *buffer, size_t size)
 {
     mutex_lock(&r->lock);
@@ -69,13 +69,13 @@ int hearth_group_traffic(hearth_group *group, uint64_t *sent, uint64_t *received
 
 /* ---- split ---- */
 
-/* What a member says in a split. */
+/* A member's record in a split. */
 struct split_key {
     int64_t color, key;
-    uint64_t splits; /* how many it has seen */
+    uint64_t splits; /* number of its splits */
 };
 
-/* All members' split_keys; the array is the node's heap's. */
+/* The split_keys of all members; the array is on the node's heap. */
 static int split_keys_gather(hearth_group *group, const struct split_key *own, const struct hearth_opts *opts,
                              struct split_key **out)
 {
@@ -212,7 +212,7 @@ int hearth_group_same(hearth_group *group, const void *buffer, size_t len, const
     int status = call_opts_read("same", given, &opts);
     if (status != HEARTH_OK)
         return status;
-    hearth_done_fn *done = opts.done; /* it is told of what was compared, not of the exchange */
+    hearth_done_fn *done = opts.done; /* it gets the result, not the end of the exchange */
     opts.done = NULL;
     struct hash128 own = hash128(buffer, len);
     struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_group_size(group), sizeof *all);

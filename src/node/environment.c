@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was found in the environment, kept for as long as the process lives. */
+/* Values of the environment, kept until the process ends. */
 #include "node/environment.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hearth_config_env finds that is no setting of the program's: it travels to hearth_node_open behind a
- * pointer in the config. */
+/* What hearth_config_env finds beside the public settings: a pointer in the config passes it to
+ * hearth_node_open. */
 #pragma once
 
 #include "core/error.h"
@@ -9,19 +9,17 @@
 #define ENVIRONMENT_FOLDER_MAX 320
 
 struct hearth_environment {
-    /* An open file with the secret, that a launcher left us; -1: none. `secret` and `secret_file` come first.
-     * The first open reads and closes it, so that programs started later do not inherit it; later opens use
-     * what was read. */
+    /* The launcher's open file with the secret; -1: none. `secret` and `secret_file` come first. The first
+     * open reads and closes it, so that later children do not inherit it; later opens use the copy. */
     int secret_fd;
-    char folder[ENVIRONMENT_FOLDER_MAX]; /* where key and secret are kept; "": .config/hearth at home */
-    /* Where the launcher's ranks meet. Used while the config has world_size, and neither peers nor
-     * rendezvous. */
+    char folder[ENVIRONMENT_FOLDER_MAX]; /* of key and secret; "": .config/hearth at home */
+    /* The launcher's meeting place. Used if the config has world_size, and neither peers nor rendezvous. */
     char rendezvous[LAUNCH_TEXT_MAX];
 };
 
-/* That of a config; where it has none, one in which nothing was found. */
+/* The environment of a config, or an empty one. */
 const struct hearth_environment *environment_of(const struct hearth_config *config);
 
-/* The bytes, for as long as the process lives: a config has no end at which they could be freed. Equal ones
- * share a place, so that asking again takes no memory. NULL: there is none. Any thread. */
+/* Keeps the bytes until the process ends: a config has no destructor. Equal values share memory, so repeated
+ * calls take none. NULL: no memory. Any thread. */
 const void *kept_forever(const void *bytes, size_t len);

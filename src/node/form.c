@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of a home cluster: hearth_group_form, hearth_group_reform, and what else is asked of a node that
+/* Groups of a home cluster: hearth_group_form, hearth_group_reform, and the other calls of a node that
  * discovers.
  *
- *   listen    on a port of our own for this group, which the request tells the others
+ *   listen    on a port for this group, which the request tells the others
  *   request   the leader forms the group: all members get the same list, in one order (membership/jobs.h)
  *   join      from here on as in hearth_node_open: mesh, links, engine, first collective
  *
- * If a member is lost meanwhile, all begin again, until the deadline. */
+ * If a member is lost meanwhile, all start again, until the deadline. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,9 +19,8 @@
 #include "node/secure.h"
 #include "os/clock.h"
 
-#define JOIN_NS (20 * NS_PER_S) /* for one attempt to join all that were formed */
-#define JOIN_MIN_NS                                                                                          \
-    (10 * NS_PER_S) /* even if the time is up: who gives up then makes all others begin again */
+#define JOIN_NS     (20 * NS_PER_S) /* for one attempt to connect to all members */
+#define JOIN_MIN_NS (10 * NS_PER_S) /* even after the deadline: giving up makes all others start again */
 #define AGAIN_NS    (100 * NS_PER_MS)
 #define MIN_LEFT_NS (50 * NS_PER_MS)
 
@@ -101,7 +100,7 @@ int hearth_node_interrupt(hearth_node *node)
 /* One attempt. */
 struct attempt {
     struct cluster_groups *cluster_groups;
-    hearth_group *from; /* the group before; NULL: there is none */
+    hearth_group *from; /* the group before, or NULL */
     const char *job;
     int min;
     uint64_t done; /* operations completed in the group before */
@@ -123,7 +122,7 @@ static int request_for(struct attempt *a, struct opening *o, struct error *error
     return cluster_form(a->cluster_groups->cluster, &request, a->done, &a->patience, a->spec, error);
 }
 
-/* All addresses are tried, the first a little earlier: that is the one which was measured to carry most. */
+/* All addresses are tried, the first a little earlier: the one with the highest measured rate. */
 static void best_first(struct peer_info *member, const struct sock_addr *best)
 {
     for (int i = 1; i < member->addr_count; i++) {
@@ -137,7 +136,7 @@ static void best_first(struct peer_info *member, const struct sock_addr *best)
     }
 }
 
-/* The same list at every member; each entry is of who is named there. */
+/* The same list at every member; each entry must match its identity. */
 static int read_roster(struct cluster *cluster, const struct group_spec *f, struct opening *o,
                        struct error *error)
 {
@@ -154,7 +153,7 @@ static int read_roster(struct cluster *cluster, const struct group_spec *f, stru
         struct reader place = reader_of(f->place[i], f->place_len[i]);
         if (!peer_get(&place, m) || reader_left(&place) > 0 ||
             !node_id_equal(&m->id.node, &f->members[i].node))
-            return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d says in a wrong way where it is", i);
+            return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d sent a malformed address list", i);
         if (i != f->rank && cluster_best_addr(cluster, &f->members[i], &best))
             best_first(m, &best);
     }
@@ -186,8 +185,8 @@ static void joining_ended(void *arg, uint64_t lost, const char *who, const char 
     atomic_store(&stop->asked, true);
 }
 
-/* Who is not there any more need not be waited for. Once all are joined their links say so; one that has
- * done its part and gone must not end ours. */
+/* Stops waiting for a lost member. Once all are connected the links do that; a member that has finished and
+ * left must not end our part. */
 static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
 {
     struct cluster_watch watch = {.spec = a->spec->id, .ended = joining_ended, .arg = &a->call.stop};
@@ -197,7 +196,7 @@ static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node
     return status;
 }
 
-/* Those that we tried to be joined with in vain: the next formation shall not have them and us. */
+/* Members without a connection to this node: the next formation must not have both. */
 static void tell_unjoined(const struct attempt *a, const bool *unjoined)
 {
     for (int i = 0; i < a->spec->size; i++)
@@ -239,23 +238,23 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     return status;
 }
 
-/* Whether another attempt may do better: somebody was lost on the way. */
+/* Whether another attempt may succeed: a member was lost meanwhile. */
 static bool passing(int status)
 {
     return status == HEARTH_VIEW_CHANGED || status == HEARTH_PEER_LOST || status == HEARTH_TIMEOUT ||
            status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
 }
 
-/* The call was interrupted: the others find us gone, and form again. Or one of them is gone: we do. */
+/* The call was interrupted, or another member ended the group: the rest forms again. */
 static int stopped_joining(struct attempt *a, struct error *error)
 {
     const struct error why = *error;
     if (!cluster_groups_call_again(a->cluster_groups, &a->call))
         return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
-                         "form \"%s\": a member of the group ended it before all were joined", a->job);
+                         "form \"%s\": a member of the group ended it before all were connected", a->job);
     int others = a->spec->size - 1;
     return error_set(error, HEARTH_CANCELLED, why.rank,
-                     "form \"%s\": interrupted while joining %d other%s: %s", a->job, others,
+                     "form \"%s\": interrupted while connecting to %d other%s: %s", a->job, others,
                      others == 1 ? "" : "s", why.text);
 }
 
@@ -308,7 +307,7 @@ static int form_again(struct attempt *a, struct cluster_group **out, struct erro
     return HEARTH_OK;
 }
 
-/* What hangs on the group before goes on with this one, or the group is left. */
+/* Attachments of the group before move to this one, or the group is left. */
 static int go_on(struct attempt *a, struct cluster_group *f, struct error *error)
 {
     int status = node_move_attachments(a->from, &f->inner->world, &a->call.interrupted, error);
@@ -365,7 +364,7 @@ int hearth_group_form(hearth_node *node, const char *job, int min_members, const
     status = form_deadline("form", opts, &node->config, &attempt.patience.deadline_ns);
     if (status != HEARTH_OK)
         return status;
-    status = form(&attempt, &f, &why); /* never behind: it comes out of no group */
+    status = form(&attempt, &f, &why); /* never behind: there is no group before */
     if (status == HEARTH_OK)
         *group = &f->inner->world;
     else
@@ -381,7 +380,7 @@ static uint64_t operations_done(const hearth_node *node)
     return all;
 }
 
-/* What each had done tells where they stand; a difference is for the program to mend. */
+/* The completed operations of each member; the program must repair a difference. */
 static void log_reformed(const struct cluster_groups *r, const struct group_spec *f)
 {
     char text[512];
@@ -463,9 +462,9 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *giv
     return HEARTH_OK;
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
-/* HEARTH_PENDING: another thread was faster, or none has come. */
+/* HEARTH_PENDING: another thread took it, or there is none. */
 static int take_event(struct cluster_groups *r, struct hearth_event *given,
                       const struct cluster_patience *patience)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the variables of launchers.
  *
- * The order matters where one was started by another: torchrun inside of Slurm, mpirun inside of a batch
- * script whose own SLURM_PROCID every rank inherits. What is nearer to the process wins. RANK and
- * WORLD_SIZE are common words, so they count only together; a variable that no other program has must have
- * its partner. */
+ * The order matters where one launcher started another: torchrun inside Slurm, mpirun inside a batch script
+ * whose SLURM_PROCID every rank inherits. The launcher nearest to the process wins. RANK and WORLD_SIZE are
+ * common words, so they count only together; a variable of one launcher only must have its partner. */
 #include "node/launch.h"
 
 #include <errno.h>
@@ -16,10 +15,10 @@
 #include "core/hash.h"
 #include "os/sock.h"
 
-#define WORLD_MAX     (1 << 20) /* far above what a node accepts: that error is better */
+#define WORLD_MAX     (1 << 20) /* far above the limit of a node, whose error is better */
 #define PORT_LOWEST   1024
 #define JOB_MAX       96
-#define CLEAN_MAX     (SOCK_NAME_MAX - 18) /* of a job in the name of a socket, behind "hearth-4294967295-" */
+#define CLEAN_MAX     (SOCK_NAME_MAX - 18) /* of a job in the name of a socket, after "hearth-4294967295-" */
 #define CLEAN_TAIL    17                   /* "-" and a hash */
 #define SLURM_STEP_ID 0xfffffff0 /* from here on: batch scripts, interactive shells, not started by srun */
 
@@ -98,8 +97,8 @@ static int numbers(const struct source *s, const struct names *names, struct lau
 
 /* ---- where to meet ---- */
 
-/* A private socket, named by user and job, where all ranks are on this host. The name of a long job ends in
- * its hash. */
+/* A private socket, named by user and job, if all ranks are on this host. A long job name ends in its
+ * hash. */
 static void meet_here(const struct source *s, const char *job, struct launch *out)
 {
     char clean[CLEAN_MAX + 1], tail[CLEAN_TAIL + 1] = "";
@@ -129,7 +128,7 @@ static void meet_children(const struct source *s, const char *prefix, struct lau
     meet_here(s, job, out);
 }
 
-/* Where all ranks are on this host a private socket; else the port after the one that torch itself uses. */
+/* A private socket if all ranks are on this host; else the port after the one that torch itself uses. */
 static int meet_master(const struct source *s, const char *host, struct launch *out)
 {
     int port = 0;
@@ -188,7 +187,7 @@ static int read_openmpi(const struct source *s, struct launch *out)
     return HEARTH_OK;
 }
 
-/* Hydra gives its processes no name of the job. */
+/* Hydra does not name the job. */
 static int read_pmi(const struct source *s, struct launch *out)
 {
     out->source = "MPICH/PMI";
@@ -223,7 +222,7 @@ static int read_slurm(const struct source *s, struct launch *out)
     return HEARTH_OK;
 }
 
-/* A batch script has SLURM_PROCID too, but nobody started ranks. */
+/* A batch script has SLURM_PROCID too, but no ranks. */
 static bool slurm_step(const struct source *s)
 {
     const char *step = value(s, "SLURM_STEP_ID");

@@ -7,7 +7,7 @@
 #include "node/poll_set.h"
 #include "transport/quic.h"
 
-#define PART_NS (10 * NS_PER_S) /* for peers to take what they are still owed when a node closes */
+#define PART_NS (10 * NS_PER_S) /* for peers to read the last data when a node closes */
 
 static int path_costs_fill(hearth_node *node, const struct group_view *view)
 {
@@ -121,7 +121,7 @@ static void node_free(hearth_node *node, bool with_heap)
         heap_close(heap);
 }
 
-/* What the node sleeps at. */
+/* What the node sleeps on. */
 static int bell_choose(hearth_node *node, const struct node_setup *setup)
 {
     if (setup->net) {
@@ -209,7 +209,8 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     return status;
 }
 
-/* Until the peers have what we owe them and know that we go, or the time is over. No other thread drives. */
+/* Drives until the peers have all data and know that this node closes, or the time is over. No other thread
+ * drives. */
 static void part_wait(hearth_node *node)
 {
     uint64_t silence_ns = (uint64_t)node->config.peer_timeout_ms * NS_PER_MS;
@@ -218,7 +219,7 @@ static void part_wait(hearth_node *node)
         uint32_t heard = bell_heard(node->bell);
         bool moved = node_progress(node), parted = engine_parted(node->engine);
         uint64_t until = engine_deadline(node->engine);
-        bool alone = node->clock.virtual_ns; /* nobody moves while we are here */
+        bool alone = node->clock.virtual_ns; /* no peer runs meanwhile */
         if (parted || clock_real() >= deadline || (alone && !moved))
             return;
         if (!moved)
@@ -231,8 +232,8 @@ void hearth_node_close(hearth_node *node)
     if (!node)
         return;
     if (node_forked(node)) {
-        /* Threads and peers are the parent's. One of its threads may have been in the middle of anything when
-         * it forked, so nothing is looked at any more. */
+        /* Threads and peers belong to the parent. Any of its threads may have held a lock at the fork, so
+         * nothing is touched. */
         struct heap *heap = node->heap_lent ? NULL : node->heap;
         if (node->net)
             mem_net_forget(node->net);

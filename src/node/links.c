@@ -12,7 +12,7 @@
 #include "transport/tls.h"
 
 #define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
-#define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
+#define RING_BYTES_MAX (4u << 20)  /* a core's cache and more is enough: see shm.c */
 #define RING_BYTES_MIN (128u << 10)
 #define LINE_MAX_BYTES 320 /* of hearth_node_links_text, per peer */
 
@@ -25,7 +25,7 @@ static const char *kind_of(const struct opening *o, int rank, const struct trans
     return choice->quic ? "quic" : o->credentials ? "tcp+tls" : "plain tcp";
 }
 
-/* A line for people; what does not fit is cut. */
+/* A line for users, truncated if too long. */
 static void line_write(const struct opening *o, int rank, const struct transport_choice *choice,
                        char line[LINE_MAX_BYTES])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the sockets of the mesh to the connections that the engine takes, and words about them. */
+/* From the sockets of the mesh to the connections of the engine, and texts about them. */
 #pragma once
 
 #include "node/opening.h"
@@ -8,6 +8,5 @@
 int MUST_CHECK links_take(struct opening *o, struct error *error);
 
 struct transport_choice;
-/* Fills o->roll, for hearth_group_member and status; without memory there is none. `ways` NULL: nobody is
- * joined. */
+/* Fills o->roll, for hearth_group_member and status; none without memory. `choices` NULL: no connections. */
 void links_roll(struct opening *o, const struct transport_choice *choices);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several nodes in one process, joined in memory. */
+/* Several nodes in one process, connected in memory. */
 #include <assert.h>
 #include <math.h>
 
@@ -8,8 +8,8 @@
 #include "node/path_costs.h"
 #include "os/random.h"
 
-/* What the mem transport costs between threads of one machine; measured by `hearth bench allreduce`. All
- * nodes of a process have the same view, so the numbers need to be good, not exact. */
+/* Costs of the mem transport between threads of one machine; measured by `hearth bench allreduce`. All nodes
+ * of a process have the same view, so the numbers need not be exact. */
 static const struct link_cost mem_cost = {
     .alpha_s = 3e-6,
     .bytes_per_s = 4e9,
@@ -100,7 +100,7 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
     do {
         status = random_bytes(&setup.id, sizeof setup.id);
         if (status != HEARTH_OK)
-            return error_set(error, status, RANK_NONE, "open_local: the system gives no random numbers");
+            return error_set(error, status, RANK_NONE, "open_local: no random numbers from the system");
     } while (setup.id == 0);
     return local_open(&setup, nodes, error);
 }

@@ -7,9 +7,9 @@
 
 #include "node/cluster_groups.h"
 
-#define TURNS_MAX     8               /* of the engine, before a caller goes its way */
-#define NAP_NS        (4 * NS_PER_MS) /* how late the progress thread may hear what no operation waits for */
-#define SPIN_ALONE_NS (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
+#define TURNS_MAX     8               /* of the engine, before a caller returns */
+#define NAP_NS        (4 * NS_PER_MS) /* latency of the progress thread for what no operation waits for */
+#define SPIN_ALONE_NS (2 * NS_PER_US) /* then yield between checks: others may need the processor */
 
 bool node_forked(const hearth_node *node)
 {
@@ -48,13 +48,12 @@ static void request_put(hearth_request *request)
     list_push(&request->node->free_requests, &request->item);
 }
 
-/* ---- what has ended ---- */
+/* ---- completions ---- */
 
-/* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
- * a callback runs: the callback may start operations. What ends meanwhile is left to the collector that is
- * there already, so that callbacks which start operations do not go down the stack. `mine` is the request
- * that a caller in node_wait waits for, or one that nobody can wait for yet: no bell is needed for it.
- * `counted`: we are one of those that are waiting. */
+/* Delivers completions. Called with the baton, which is released while a callback runs: the callback may
+ * start operations. What ends meanwhile is left to the collector that runs already, so that such callbacks do
+ * not recurse. `mine` is the request that a caller in node_wait waits for, or one that no thread can wait for
+ * yet: no bell is needed for it. `counted`: this thread counts as waiting. */
 static void collect(hearth_node *node, const hearth_request *mine, bool counted)
 {
     bool any = false, others = false;
@@ -87,7 +86,7 @@ static void collect(hearth_node *node, const hearth_request *mine, bool counted)
         poll_set_ring_all(node);
 }
 
-/* With the baton: until nothing moves, or others should have their turn. True: there may be more to do. */
+/* With the baton: drives until nothing moves, or other threads are due. True: there may be more to do. */
 static bool drive(hearth_node *node, const hearth_request *mine, bool counted)
 {
     bool moved = true;
@@ -99,14 +98,14 @@ static bool drive(hearth_node *node, const hearth_request *mine, bool counted)
     return moved;
 }
 
-/* Work is left that nobody will ring for: the progress thread does it. */
+/* Work is left without a bell: the progress thread does it. */
 static void leave_rest(hearth_node *node, bool rest)
 {
     if (rest && node->progress_runs)
         poll_set_ring_all(node);
 }
 
-/* On virtual time there are no threads: whoever drives the node does the worker's work. */
+/* On virtual time there are no threads: the driver of the node does the worker's work. */
 static bool worker_step(hearth_node *node)
 {
     struct node_worker *worker = node->clock.virtual_ns ? atomic_load(&node->worker) : NULL;
@@ -124,8 +123,7 @@ bool node_progress(hearth_node *node)
 
 /* ---- the progress thread ---- */
 
-/* While operations follow each other closely, callers drive; looking after each would only be in their
- * way. */
+/* While operations follow each other closely, callers drive; the progress thread would only disturb. */
 static void progress_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
 {
     if (nap)
@@ -162,8 +160,8 @@ void node_keep(void *arg)
 
 /* ---- waiting ---- */
 
-/* With the baton: whether the progress thread must hear of what a caller leaves behind. In memory nothing
- * becomes due by what a caller does, but frames that are held back. */
+/* With the baton: whether the progress thread must continue what a caller leaves. In memory only held-back
+ * frames become due. */
 static bool leaves_work(hearth_node *node)
 {
     if (node->rest)
@@ -171,7 +169,7 @@ static bool leaves_work(hearth_node *node)
     return node->config.rate > 0 && engine_deadline(node->engine) < atomic_load(&node->progress_until);
 }
 
-/* A caller goes: what is in flight is the progress thread's. */
+/* A caller returns: the progress thread drives what is in flight. */
 static void hand_over(hearth_node *node)
 {
     if (!node->rest && node->config.rate == 0)
@@ -194,8 +192,8 @@ static void waited(hearth_node *node, int peer, uint64_t since_ns)
                                   memory_order_relaxed);
 }
 
-/* Between two looks that found nothing. True: look again; false: it is time to sleep. Spins while processors
- * are idle; where members outnumber them, whoever can work does: the processor is given away at once. */
+/* Between two checks that found nothing. True: check again; false: sleep. Spins while processors are idle;
+ * where members outnumber them, yields the processor at once. */
 static bool spin(const hearth_node *node, uint64_t since_ns, uint64_t now_ns)
 {
     if (!node->rest || now_ns - since_ns >= node->spin_ns)
@@ -291,7 +289,7 @@ int node_test(hearth_request *request)
     return status;
 }
 
-/* Under the baton, which it gives back. */
+/* Under the baton, which it releases. */
 static void drive_once(hearth_node *node)
 {
     bool rest = drive(node, NULL, false);
@@ -331,8 +329,8 @@ int node_start(hearth_group *group, const struct call *call, enum caller_next ca
     }
     request->done = call->opts->done;
     request->done_arg = call->opts->done_arg;
-    bell_urgent(node->bell, true); /* before the last look at the links, so that nothing falls in between */
-    engine_progress(node->engine); /* what members said before, an abort above all, is heard first */
+    bell_urgent(node->bell, true); /* before the last check of the links, so that nothing is missed */
+    engine_progress(node->engine); /* earlier messages of members come first, above all an abort */
     status = group_start(group->group, call, &request->completion, error);
     if (status == HEARTH_OK) {
         *out = request;
@@ -472,7 +470,8 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
-    bool rest = node->progress_runs || drive(node, NULL, false); /* callbacks are its: we may hold locks */
+    bool rest = node->progress_runs ||
+                drive(node, NULL, false); /* it runs the callbacks: the caller may hold locks */
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
 }
@@ -521,8 +520,8 @@ hearth_group *node_inner(hearth_group *outer, enum inner_kind kind)
     return same ? inner : NULL;
 }
 
-/* Inner groups are never closed before their outer one, even if its members are on other hosts now: others
- * may use one again before we do, and frames for a closed group are dropped. */
+/* Inner groups are never closed before their outer one, even if its members are on other hosts now: another
+ * member may use one again first, and frames for a closed group are dropped. */
 static hearth_group *inner_find(const hearth_group *outer, uint64_t id)
 {
     struct list *item, *after;
@@ -593,5 +592,5 @@ void hearth_group_close(hearth_group *group)
         if (container_of(item, hearth_group, item)->outer == group)
             group_drop(container_of(item, hearth_group, item));
     group_drop(group);
-    drive_once(node); /* let the aborts out */
+    drive_once(node); /* sends the aborts */
 }

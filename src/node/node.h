@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node: an engine, the baton, and the thread that keeps things going when no caller does.
+/* A node: an engine, the baton, and the progress thread, which drives the engine when no caller does.
  *
- * The baton is the node's lock. Whoever holds it drives links and operations: a blocking caller takes it and
- * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
- * there, the progress thread does the same. Completion callbacks run without it. How they sleep:
+ * The baton is the node's lock. Its holder drives links and operations: a blocking caller takes it and drives
+ * until its operation has ended, so that nothing is handed from thread to thread; without a caller the
+ * progress thread does the same. Completion callbacks run without it. How threads sleep:
  * poll_set.h. */
 #pragma once
 
@@ -22,90 +22,90 @@ struct hearth_group {
     struct list item; /* in the node */
     hearth_node *node;
     struct group *group;
-    uint64_t syncs;                   /* hearth_sync_open: how many there have been, under the baton */
-    hearth_group *outer;              /* of an inner group: whose it is */
-    uint64_t followed;                /* likewise: the outer group's version that it was last made like */
-    hearth_group *inner[INNER_KINDS]; /* those that compound calls used last */
+    uint64_t syncs;                   /* number of hearth_sync_open calls, under the baton */
+    hearth_group *outer;              /* of an inner group: its owner */
+    uint64_t followed;                /* likewise: the version of the outer group that it matches */
+    hearth_group *inner[INNER_KINDS]; /* last used by compound calls */
 };
 
 struct hearth_request {
     struct list item; /* in the node: in use or free */
     hearth_node *node;
     struct completion completion;
-    void (*cancel)(void *arg); /* NULL: an operation of the engine, or it ends; else who runs it */
+    void (*cancel)(
+        void *arg); /* NULL: an operation of the engine, or ending; else of the code that runs it */
     void *cancel_arg;
-    bool telling;              /* its callback is being called */
+    bool telling;              /* its callback runs */
     bool settled;              /* ended, and its callback has returned */
-    bool abandoned;            /* free from when it is collected */
+    bool abandoned;            /* freed when it is collected */
     char text[ERROR_TEXT_MAX]; /* hearth_request_error, once it is settled */
-    struct event event;        /* read_fd -1: never asked for */
+    struct event event;        /* read_fd -1: not requested */
     hearth_done_fn *done;
     void *done_arg;
 };
 
-/* A group is followed by another one, of another node on the same heap. */
+/* Another group follows a group, of another node on the same heap. */
 struct group_move {
     hearth_group *from, *to;
     enum move_phase {
-        MOVE_PREPARE, /* ends what is in flight, takes what it needs there; or fails: nothing has moved */
-        MOVE_CANCEL,  /* gives that back; also to those that were not asked */
-        MOVE_COMMIT   /* goes; cannot fail */
+        MOVE_PREPARE, /* ends operations in flight, allocates there; or fails: nothing has moved */
+        MOVE_CANCEL,  /* undoes that; also called without MOVE_PREPARE */
+        MOVE_COMMIT   /* moves; cannot fail */
     } phase;
 };
 
 struct attachment;
 
-/* What a member says of an attachment when its group is followed by another; all zero: it has none there. */
+/* A member's record of an attachment when another group follows; all zero: it has none. */
 struct attachment_record {
     uint64_t word[5];
 };
 
-/* An attachment on which the members of the next group agree before it moves: the n-th of each member
- * that has one of these. */
+/* An attachment on which the members of the next group agree before it moves: the n-th such attachment of
+ * each member. */
 struct reconciler {
-    const hearth_group *(*group)(struct attachment *attachment); /* that it hangs on */
-    uint64_t (*promised)(struct attachment *attachment);         /* the last round that it has promised */
-    /* Promises a later round: no decision of an earlier one counts for it any more. */
+    const hearth_group *(*group)(struct attachment *attachment); /* its group */
+    uint64_t (*promised)(struct attachment *attachment);         /* the last promised round */
+    /* Promises a later round: decisions of earlier ones no longer count. */
     void (*record)(struct attachment *attachment, uint64_t round, struct attachment_record *record);
-    /* From all members' records; true: it lacks what others have. It may be asked again, in another group,
-     * without a confirmation. */
+    /* Decides by the records of all members; true: it lacks state that others have. It may be called again,
+     * in another group, without a confirmation. */
     bool (*decide)(struct attachment *attachment, const struct attachment_record *records, int size);
     void (*confirm)(struct attachment *attachment); /* all members have decided */
 };
 
-/* What hangs on a node and is freed with it, when all operations have ended. */
+/* An object of a node, freed with it when all operations have ended. */
 struct attachment {
     struct list item;
     void (*drop)(struct attachment *attachment);
-    /* Goes on with another group, if `from` is its own; NULL: stays with its node. */
+    /* Moves to another group, if `from` is its own; NULL: stays with its node. */
     int (*move)(struct attachment *attachment, const struct group_move *move, struct error *error);
-    const struct reconciler *reconciler; /* NULL: there is nothing to agree on */
+    const struct reconciler *reconciler; /* NULL: nothing to agree on */
 };
 
-/* Who runs operations made of other operations (gradient/codec_pool.h). */
+/* Runs operations made of other operations (gradient/codec_pool.h). */
 struct node_worker {
-    void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
+    void (*stop)(struct node_worker *worker); /* the node closes: ends all its operations */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
-    bool (*step)(struct node_worker *worker); /* on virtual time: what can be done now; true: some was */
+    bool (*step)(struct node_worker *worker); /* on virtual time: works once; true: progress */
 };
 
-/* How a member of the node's cluster is joined, for people: hearth_group_member, status. */
+/* The connection to a member, for users: hearth_group_member, status. */
 struct node_link {
     struct hearth_member to; /* rank: in the world */
     char transport[16];
-    char why[96]; /* this transport */
+    char why[96]; /* reason for the transport */
 };
 
-/* What all members assume of their links before anything is measured, and know of each other: path_costs.h.
- */
+/* What all members assume of their links and know of each other before measuring: path_costs.h. */
 struct path_costs {
     struct link_cost inside, across;
-    double byte_s; /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
-    bool crowded;  /* some host has more members than processors */
-    size_t window_bytes; /* as it is configured */
+    double byte_s;       /* time of the slowest member to send a byte, by its `rate`; 0: no member has one */
+    bool crowded;        /* some host has more members than processors */
+    size_t window_bytes; /* as configured */
     int *host;           /* [size]: as in struct group_view */
-    int *room;           /* [size]: where maps are made */
-    uint64_t *named; /* [size]: a number for the name of each one's site, 0: it names none; NULL: none does */
+    int *room;           /* [size]: scratch for maps */
+    uint64_t *named;     /* [size]: hash of the name of each member's site, 0: no name; NULL: no names */
 };
 
 struct quic;
@@ -115,27 +115,27 @@ struct cluster_group;
 struct hearth_node {
     struct heap *heap;
     int process;                 /* that opened it */
-    struct hearth_config config; /* codec and tuning are our own copies, the other strings are gone */
+    struct hearth_config config; /* codec and tuning are own copies, the other strings are gone */
     struct hearth_tuning tuning;
     char codec[CODEC_TEXT_MAX];
     struct clock clock;
     struct metrics metrics;
     uint64_t opened_ns;  /* by its clock */
-    struct mem_net *net; /* NULL: joined by descriptors */
-    struct bell *bell;   /* the net's for this rank, or our own */
+    struct mem_net *net; /* NULL: connected by descriptors */
+    struct bell *bell;   /* the net's for this rank, or its own */
     struct bell own_bell;
-    struct poll_set *rest;                 /* NULL: nothing to sleep on but the bell */
-    struct listener *listener;             /* NULL: nobody can come */
-    struct shm_regions *regions;           /* NULL: no neighbours to share memory with */
+    struct poll_set *rest;                 /* NULL: only the bell to sleep on */
+    struct listener *listener;             /* NULL: no incoming connections */
+    struct shm_regions *regions;           /* NULL: no shared memory */
     struct quic *quic;                     /* NULL: no link needs it */
     struct list buffers;                   /* hearth_mem_alloc: struct buffer */
     char *links;                           /* hearth_node_links_text */
-    struct credentials *credentials;       /* NULL: plain, or nobody is joined from outside */
-    struct identity *members;              /* [size], where there are credentials */
-    uint64_t trust_ns;                     /* when the list of who may come is looked at again */
-    bool trust_told;                       /* that it cannot be read */
-    struct node_link *roll;                /* [size]; NULL: nobody is joined from outside */
-    struct cluster_groups *cluster_groups; /* its part in a home cluster; NULL: it has none */
+    struct credentials *credentials;       /* NULL: plain, or all members are in this process */
+    struct identity *members;              /* [size], with credentials */
+    uint64_t trust_ns;                     /* next check of the trust list */
+    bool trust_told;                       /* logged: it cannot be read */
+    struct node_link *roll;                /* [size]; NULL: all members are in this process */
+    struct cluster_groups *cluster_groups; /* its part in a home cluster; NULL: none */
     struct cluster_group *cluster_group;   /* the formation that this node was opened for; NULL: none */
     struct path_costs costs;
     struct mutex baton;
@@ -143,23 +143,23 @@ struct hearth_node {
     struct hearth_group world;
     struct list groups, requests, free_requests;
     struct list attached;                 /* struct attachment, under the baton */
-    _Atomic(struct node_worker *) worker; /* NULL: nothing needed one yet */
+    _Atomic(struct node_worker *) worker; /* NULL: not needed yet */
     struct thread progress_thread;
     bool progress_runs;
     bool closing;    /* under the baton */
-    bool collecting; /* likewise: somebody is telling who wants to know what has ended */
+    bool collecting; /* likewise: a thread is delivering completions */
     uint64_t spin_ns;
     int loss;                         /* of a member: as in struct engine_setup, never 0 */
-    bool heap_lent;                   /* it is closed by somebody else */
+    bool heap_lent;                   /* another node closes it */
     bool crowded;                     /* more members on this host than processors */
-    _Atomic(uint64_t) progress_until; /* when the progress thread looks again by itself */
+    _Atomic(uint64_t) progress_until; /* when the progress thread wakes up by itself */
     _Atomic(int) waiting;             /* callers in node_wait */
     _Atomic(uint32_t) calls;          /* operations started, modulo 2^32 */
 };
 
-/* One node of a net in memory, which it puts at close; or one that is joined by connections. On virtual time
- * (now_ns) there is no progress thread: the simulation drives it. The world view's group id and costs are
- * given, the rest comes from the config. */
+/* One node of a net in memory, which it releases at close; or one with connections. On virtual time (now_ns)
+ * there is no progress thread: the simulation drives it. The group id and costs of the world view are given,
+ * the rest comes from the config. */
 struct node_conns {
     struct conn *conns[LINK_PIPES_MAX];
     int count;
@@ -173,7 +173,7 @@ struct node_setup {
     uint64_t instance;
     struct mem_net *net;
     const uint64_t *now_ns;
-    /* Without a net: all of this is the node's then, if it opens. */
+    /* Without a net: the node owns all of this, if it opens. */
     struct node_conns *conns; /* [size] */
     struct event event;       /* wakes the node */
     struct listener *listener;
@@ -190,33 +190,34 @@ int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, stru
 struct log node_log(const hearth_node *node);
 uint64_t node_now(const hearth_node *node); /* by its clock */
 bool node_forked(const hearth_node *node);
-/* What the caller does next: leaves what it started to others, goes on to node_wait at once, or has come
- * (node_come) and stays. */
+/* What the caller does next: leaves the operation to other threads, calls node_wait at once, or drives anyway
+ * (node_come). */
 enum caller_next { CALLER_GOES, CALLER_WAITS, CALLER_STAYS };
 /* Starts a call; on success *out is a request that belongs to the node until node_release. */
 int MUST_CHECK node_start(hearth_group *group, const struct call *call, enum caller_next caller,
                           hearth_request **out, struct error *error);
-/* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
+/* Drives until the request is settled (its status) or the time (clock_real) is over (HEARTH_PENDING). */
 int node_wait(hearth_request *request, uint64_t deadline_ns);
 /* The same, but also until the completion callback of another request of the node has set
  * `also` (NULL: no other). */
 int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also);
-/* For a caller that waits several times in a row, with no more than some microseconds of its own work in
- * between: from node_come to node_go it is the one that drives, and the progress thread sleeps. `heard` is
- * what node_wait_here gave last. */
+/* For a caller that waits several times in a row, with only microseconds of its own work in between: from
+ * node_come to node_go it drives, and the progress thread sleeps. `heard` is the last result of
+ * node_wait_here. */
 void node_come(hearth_node *node);
 int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard);
 void node_go(hearth_node *node, uint32_t heard);
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
-/* Its callback has been called: waits until that has returned, gives its error, and releases it. */
+/* After its callback was called: waits for the callback's return, gives the error, and releases the
+ * request. */
 int node_finish(hearth_request *request, struct error *error);
-/* Ends it if it has not ended, and tells the others why; its callback is not called any more. It is the
- * node's again. May be called from completion callbacks, too. */
+/* Ends it if it has not ended, and tells the other members why; its callback is not called any more. The node
+ * owns it again. Completion callbacks may call this. */
 void node_abandon(hearth_request *request, const struct error *why);
-/* A request for something that the caller runs: `cancel`, called by any thread with the baton, must bring it
- * to node_settle soon. */
+/* A request for work that the caller runs: after `cancel`, called by any thread with the baton, the caller
+ * must call node_settle soon. */
 struct node_task {
     void (*cancel)(void *arg);
     void *arg;
@@ -226,40 +227,40 @@ struct node_task {
 int MUST_CHECK node_request(hearth_node *node, const struct node_task *task, hearth_request **out);
 void node_settling(hearth_request *request); /* `cancel` is not called any more */
 void node_settle(hearth_request *request, const struct error *error);
-void node_drop_request(hearth_request *request); /* it was never given to anybody */
-/* Others must not wait for us under the tag: as group_refuse. */
+void node_drop_request(hearth_request *request); /* it was never handed out */
+/* So that other members do not wait for us under the tag: as group_refuse. */
 void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
 void node_refuse_parts(hearth_group *inner, const struct compound *compound, const struct error *why);
 void node_close_compound(hearth_group *group, struct compound *compound);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
 void attachments_drop(hearth_node *node); /* the node closes */
-/* The members are others now, for the reason given: all operations of the node end with HEARTH_VIEW_CHANGED,
- * and later ones are refused with it. Any thread, but no completion callback. */
+/* The members have changed, for this reason: all operations of the node end with HEARTH_VIEW_CHANGED, and
+ * later ones are refused with it. Any thread, but no completion callback. */
 void node_view_changed(hearth_node *node, const char *why);
-/* The same, and its connections end: the others need not wait for what it will not do any more. */
+/* The same, and closes the connections, so that the others do not wait for this node. */
 void node_part(hearth_node *node, const char *why);
-/* The members are others, but operations in flight go on as long as they need nothing of a rank whose bit
- * is set: who closes its group after the last operation does not end it for those that are still at it. The
- * caller may hold locks: completion callbacks run on another thread, a moment later. */
+/* The members have changed, but operations in flight go on unless they need a rank whose bit is set: a member
+ * that closes its group after the last operation does not end that operation for the others. The caller may
+ * hold locks: completion callbacks run later on another thread. */
 void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
-/* Moves what can be moved, collects what has ended. True if anything moved. Where no other thread drives: in
- * simulations, and when the node closes. */
+/* Drives once and collects what has ended. True: progress. Only where no other thread drives: in simulations,
+ * and when the node closes. */
 bool node_progress(hearth_node *node);
-/* A caller has nothing to do: until there may be something, or the time has come. `heard` as in bell_wait. */
+/* A caller sleeps until there may be work, or the time is over. `heard` as in bell_wait. */
 void node_sleep(hearth_node *node, uint32_t heard, uint64_t until);
-void node_keep(void *node); /* the progress thread's life */
+void node_keep(void *node); /* runs the progress thread */
 
-/* Makes a group of the node, under no baton. */
+/* Makes a group of the node, without the baton. */
 int MUST_CHECK node_group(hearth_node *node, const struct group_view *view, const int *members,
                           hearth_group **out);
-/* The inner group of that kind; NULL: there is none yet, or the outer group has changed since. */
+/* The inner group of that kind; NULL: none yet, or the outer group has changed since. */
 hearth_group *node_inner(hearth_group *outer, enum inner_kind kind);
 /* Then: the inner group with the view's id, kept from earlier or made. It lives as long as the outer one. */
 int MUST_CHECK node_make_inner(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
                                const int *members, hearth_group **out);
 
-/* All of a node's clusters in one process: opens `count` nodes on one net. */
+/* Opens `count` nodes of one process on one net. */
 struct local_setup {
     const struct hearth_config *config;
     int count;
@@ -271,12 +272,12 @@ struct local_setup {
 };
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
 
-void buffers_free(hearth_node *node); /* buffer.c: what hearth_mem_alloc gave and nobody freed */
+void buffers_free(hearth_node *node); /* buffer.c: those that the user did not free */
 
-/* A config of any version (NULL: the defaults) becomes one of ours, with a tuning of ours. */
+/* Converts a config of any version (NULL: the defaults), with its tuning. */
 int MUST_CHECK config_read(struct hearth_config *own, struct hearth_tuning *tuning,
                            const struct hearth_config *given, struct error *error);
-/* That of a config; where it has none, the defaults. */
+/* The tuning of a config, or the defaults. */
 const struct hearth_tuning *tuning_of(const struct hearth_config *config);
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

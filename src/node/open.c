@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_node_open: from a config to a node that is joined to all others.
+/* hearth_node_open: from a config to a node that is connected to all others.
  *
- *   trust     key, secret, who may come (node/secure.h)
- *   listener      our listening port
- *   roster    all members agree who they are (bootstrap/roster.h)
- *   mesh      every pair is joined (bootstrap/mesh.h): shared memory inside a host, tcp between
+ *   trust     key, secret, trust list (node/secure.h)
+ *   listener  the listening port
+ *   roster    all members agree on the member list (bootstrap/roster.h)
+ *   mesh      every pair connects (bootstrap/mesh.h): shared memory inside a host, tcp between
  *   node      the engine takes the connections
- *   costs     a first collective: all are there, and all reckon with the same links */
+ *   costs     a first collective: all are present, and all assume the same links */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,13 +33,13 @@ static const struct link_cost shm_cost = {
     .gamma_s = 3e-11,
     .overhead_s = 0.3e-6,
 };
-/* ---- who we are ---- */
+/* ---- this node ---- */
 
 static int draw(uint64_t *number, struct error *error)
 {
     do {
         if (random_bytes(number, sizeof *number) != HEARTH_OK)
-            return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
+            return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: no random numbers from the system");
     } while (*number == 0);
     return HEARTH_OK;
 }
@@ -49,7 +49,7 @@ int opening_describe(struct opening *o, struct error *error)
     struct peer_info *self = &o->self;
     int status = draw(&self->id.instance, error);
     if (status == HEARTH_OK && host_id(&self->host_id) != HEARTH_OK)
-        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: this machine does not say who it is");
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: cannot read the id of this machine");
     self->process = (uint32_t)process_id();
     self->features = (o->choice != MESH_ONLY_TCP ? PEER_SHM : 0) |
                      (o->quic_choice != QUIC_NEVER && quic_built() ? PEER_QUIC : 0);
@@ -57,7 +57,7 @@ int opening_describe(struct opening *o, struct error *error)
     return status;
 }
 
-/* Whether all members are on this machine for sure: then nobody else need reach our port. */
+/* Whether all members are on this machine for sure: then no other machine needs the port. */
 static bool only_here(const struct opening *o)
 {
     return o->config->plain ? !o->config->trust_network : secure_meets_privately(o);
@@ -74,7 +74,7 @@ int opening_listen(struct opening *o, struct error *error)
     int count = 0;
     if (o->peers && o->rank >= 0) {
         port = opening_peer_port(o->peers[o->rank], c->port);
-        setup.port_tries = 0; /* the list says where we are */
+        setup.port_tries = 0; /* the list gives the address */
     }
     if (o->choice != MESH_ONLY_SHM) {
         const char *bind = !c->bind && only_here(o) ? "127.0.0.1" : c->bind;
@@ -107,8 +107,7 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
              hearth_algo_name(tuning_of(c)->algo), c->link_mbps, c->transport, c->plain != 0);
 }
 
-/* By what the home cluster has measured before: while all are joined at once, queues make neighbours look
- * far. */
+/* Uses the earlier measures of the home cluster: while all connect at once, queues add to round trips. */
 static bool known_near(const struct opening *o)
 {
     const struct group_spec *f = o->spec;
@@ -203,7 +202,7 @@ static int join(struct opening *o, struct error *error)
 
 /* ---- the node ---- */
 
-/* Members of one host get the number of its lowest rank. Gives how many are on ours. */
+/* Members of one host get the number of its lowest rank. Returns how many are on this host. */
 static int number_hosts(struct opening *o)
 {
     int here = 0;
@@ -230,12 +229,12 @@ static int fullest_host(const struct opening *o)
     return most;
 }
 
-/* What one member knows of the links and all must reckon with: the greatest counts. */
+/* One member's values for the links; all use the greatest. */
 struct worst {
-    double choice_s; /* between two machines, one way */
+    double choice_s; /* latency between two machines, one direction */
     double remote;   /* 1: there are several machines */
     double crowded;  /* 1: some host has more members than processors */
-    double byte_s;   /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
+    double byte_s;   /* time of the slowest member to send a byte, by its `rate`; 0: no member has one */
 };
 
 static struct worst worst_here(const struct opening *o)
@@ -272,7 +271,7 @@ static int64_t opening_left_ms(const struct opening *o)
     return now < o->deadline_ns ? (int64_t)((o->deadline_ns - now) / NS_PER_MS) + 1 : 1;
 }
 
-/* Everyone has to be there for it. */
+/* All members take part. */
 static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
 {
     struct worst worst = worst_here(o);
@@ -319,11 +318,11 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
         heap_free(named);
     return status == HEARTH_OK
                ? status
-               : error_set(error, status, RANK_NONE, "open: members could not say at which site they are: %s",
+               : error_set(error, status, RANK_NONE, "open: exchange of site names failed: %s",
                            hearth_status_text(status));
 }
 
-/* By what was measured, if the leader of a home cluster has arranged the members. */
+/* Uses the ring order of the home cluster's leader, if there is one. */
 static void take_path_costs(const struct opening *o, hearth_node *node)
 {
     struct ring_order as_formed;
@@ -332,11 +331,11 @@ static void take_path_costs(const struct opening *o, hearth_node *node)
         return;
     group_spec_ring_order(o->spec, &as_formed);
     bool adopted = path_costs_adopt(&node->world, &as_formed);
-    assert(adopted); /* nobody else has the node yet */
+    assert(adopted); /* no other thread has the node yet */
     (void)adopted;
 }
 
-/* They go with the opening. */
+/* The opening frees them. */
 static void node_forget_strings(hearth_node *node)
 {
     struct hearth_config *c = &node->config;
@@ -345,7 +344,7 @@ static void node_forget_strings(hearth_node *node)
     c->discover = c->seeds = c->mdns = c->health = NULL;
 }
 
-/* Who is at the other ends, for as long as the node lives. */
+/* The identities of the members, for the life of the node. */
 static int name_members(struct opening *o, struct error *error)
 {
     if (!o->credentials)
@@ -389,7 +388,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .opening_ns = o->deadline_ns,
     };
     hearth_node *node;
-    o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */
+    o->event = (struct event){-1, -1}; /* from here on the node owns it and the conns, or they are closed */
     int status = node_open(&setup, &node, error);
     heap_free(o->conns);
     o->conns = NULL;
@@ -414,7 +413,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     node_forget_strings(node);
     if (!o->heap_lent)
         o->heap = NULL;
-    opening_fini(o); /* what is left stands on the node's heap */
+    opening_fini(o); /* the rest is on the node's heap */
     if (status == HEARTH_OK)
         *out = node;
     else
@@ -424,7 +423,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
 
 /* ---- all of it ---- */
 
-/* Alone: nothing to meet, nothing to join. */
+/* A single member: no rendezvous, no connections. */
 int opening_alone(struct opening *o, struct error *error)
 {
     o->roster.size = 1;
@@ -444,7 +443,7 @@ static int meet(struct opening *o, struct error *error)
 {
     if (o->config->plain)
         log_write(&o->log, HEARTH_LOG_WARN, "HEARTH-PLAIN",
-                  "nothing is encrypted, and nobody proves who he is: plain was asked for");
+                  "no encryption and no authentication: plain was requested");
     int status = secure_before_meeting(o, error);
     if (status == HEARTH_OK)
         status = opening_listen(o, error);
@@ -497,7 +496,7 @@ int hearth_node_open(const struct hearth_config *config, hearth_node **node)
         status = config_read(&whole, &tuning, config, error);
     if (status != HEARTH_OK)
         return status;
-    struct error why; /* what goes wrong must outlive what is called on the way out */
+    struct error why; /* the error must survive the calls of the cleanup */
     status = config_check(&whole, &why);
     if (status == HEARTH_OK) {
         status = opening_init(&o, &whole, NULL, &why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first step of hearth_node_open: what the config says about the cluster, copied and checked. */
+/* The first step of hearth_node_open: copies and checks the config of the cluster. */
 #include "node/opening.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ uint16_t opening_peer_port(const char *peer, uint16_t default_port)
 
 /* ---- checks ---- */
 
-/* Where all is plain, an address that leaves this machine needs the user's word. */
+/* Without encryption an address of another machine needs the user's consent. */
 static int check_trust(const struct opening *o, const char *text, uint16_t port, struct error *error)
 {
     struct sock_addr addrs[RESOLVE_MAX];
@@ -162,7 +162,7 @@ static int check_transport(struct opening *o, struct error *error)
     else if (strcmp(name, "tcp") == 0)
         o->choice = MESH_ONLY_TCP;
     else if (strcmp(name, "quic") == 0)
-        o->choice = MESH_ONLY_TCP; /* by which members find and trust each other; then quic takes its place */
+        o->choice = MESH_ONLY_TCP; /* members find and trust each other by tcp; then quic replaces it */
     else if (strcmp(name, "shm") == 0)
         o->choice = MESH_ONLY_SHM;
     else
@@ -181,7 +181,7 @@ static int check_transport(struct opening *o, struct error *error)
     return HEARTH_OK;
 }
 
-/* Whether anything in the config says who the members are. */
+/* Whether the config names the members. */
 static bool members_given(const struct hearth_config *c)
 {
     return c->peers || c->rendezvous || c->world_size > 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what is assumed and what was measured to the maps and costs that plans are made by. Pure functions of
- * what all members know, so all find the same. */
+/* From assumptions and measures to the maps and costs of plans. Pure functions of common knowledge, so all
+ * members get the same result. */
 #include "node/path_costs.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "membership/topology.h"
 
 #define WINDOW_BYTES_FAR (16u << 20)
-#define SLOW_LINE        8 /* a rate is slow if the host itself is so many times faster */
+#define SLOW_LINE        8 /* a rate is slow if the host is so many times faster */
 
 const struct link_cost loopback_cost = {
     .alpha_s = 5e-6,
@@ -35,7 +35,7 @@ void path_costs_fini(struct path_costs *f)
 
 /* ---- costs ---- */
 
-/* What the members of the home cluster have measured, in place of what is assumed. */
+/* Measures of the home cluster replace the assumptions. */
 static void measured_cost(uint32_t mbit_x10, uint32_t round_trip_us, struct link_cost *cost)
 {
     if (mbit_x10 == 0)
@@ -62,7 +62,7 @@ static void adopt_costs(hearth_group *group, const struct ring_order *a)
     struct link_cost inside = f->inside, across = f->across;
     if (a)
         use_measures(a, &inside, &across);
-    /* Where the line is slow, the processor's turns do not matter. */
+    /* On a slow line scheduling delays do not matter. */
     view.crowded = f->crowded && f->byte_s * inside.bytes_per_s < SLOW_LINE;
     if (f->byte_s > 0) {
         inside.bytes_per_s = fmin(inside.bytes_per_s, 1 / f->byte_s);
@@ -76,8 +76,8 @@ static void adopt_costs(hearth_group *group, const struct ring_order *a)
 
 /* ---- maps ---- */
 
-/* A number for where each member is, by rank: the lowest rank that is there too. Where the slow ways are
- * between sites, it is sites that plans must tell apart. */
+/* The location of each member, by rank: the lowest rank there. If the slow paths are between sites, locations
+ * are sites. */
 static void map_hosts(const hearth_group *group, const struct ring_order *a, int *map)
 {
     const int *host = group->node->costs.host;
@@ -93,7 +93,7 @@ static void map_hosts(const hearth_group *group, const struct ring_order *a, int
     }
 }
 
-/* Members that name the same site are in one, whatever was measured; who names none is where `host` says. */
+/* Members that name the same site are in it, whatever was measured; the others are where `host` says. */
 static void map_sites(const hearth_group *group, const int *host, int *map)
 {
     const uint64_t *named = group->node->costs.named;
@@ -120,7 +120,7 @@ static int fullest(const int *map, int size)
     return most;
 }
 
-/* Whether it goes round as ranks do. */
+/* Whether the ring order is the rank order. */
 static bool by_rank(const int *order, int size)
 {
     for (int i = 0; i < size; i++)

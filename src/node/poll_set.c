@@ -6,7 +6,7 @@
 
 #include "node/secure.h"
 
-#define LOOK_NS        (5 * NS_PER_MS) /* how often descriptors are looked at while there is work */
+#define LOOK_NS        (5 * NS_PER_MS) /* interval of descriptor checks while there is work */
 #define LISTENER_WAITS (HALF_OPEN_PLACES + 2)
 #define EVENT_WAITS    1
 
@@ -15,7 +15,7 @@ enum seat { SEAT_FREE, SEAT_CALLER, SEAT_PROGRESS };
 struct poll_set {
     struct event event;
     _Atomic(int) seat;       /* enum seat */
-    _Atomic(uint64_t) until; /* when who sits there gets up by itself */
+    _Atomic(uint64_t) until; /* when its thread wakes up by itself */
     uint64_t looked_ns;      /* under the baton */
     size_t waits_max;
     struct sock_wait *waits; /* the seat's */
@@ -52,7 +52,7 @@ void poll_set_close(struct poll_set *rest)
 /* ---- at the descriptors ---- */
 
 struct watch {
-    size_t links, listener; /* how many of the waits are whose */
+    size_t links, listener; /* number of waits of each */
     uint64_t until_ns;
 };
 
@@ -88,7 +88,7 @@ static void watch_end(hearth_node *node, const struct watch *watch)
     secure_watch(node, rest->looked_ns);
 }
 
-/* A progress thread of a node that closes does not sit down any more: nobody might wake it. */
+/* The progress thread of a closing node does not take the seat: no thread might wake it. */
 static void sleep_seated(hearth_node *node, enum bell_side side, uint64_t deadline_ns)
 {
     struct poll_set *rest = node->rest;
@@ -120,7 +120,7 @@ void poll_set_wait(hearth_node *node, enum bell_side side, uint32_t heard, uint6
     }
     sleep_seated(node, side, deadline_ns);
     atomic_store(&rest->seat, SEAT_FREE);
-    bell_ring(node->bell); /* somebody else may have to sit down */
+    bell_ring(node->bell); /* another thread may have to take the seat */
 }
 
 void poll_set_look(hearth_node *node)

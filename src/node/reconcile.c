@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three small collectives on the new group:
  *
- *   round    how many attachments of each member have something to say, and the number of this round
- *   records  what they say; each decides for itself, and keeps the decision
- *   confirm  all have decided: only now anybody may act on what cannot be taken back
+ *   round    the number of attachments with a record at each member, and the number of this round
+ *   records  their records; each member decides for itself, and keeps the decision
+ *   confirm  all have decided: only now a member may take irrevocable actions
  *
- * If one of them fails, nobody has moved, and the caller forms another group. */
+ * If one of them fails, nothing has moved, and the caller forms another group. */
 #include "node/reconcile.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "node/call.h"
 
 #define TIMEOUT_MS 20000 /* a lost member ends it sooner */
-#define COUNT_MAX  1024u /* of attachments that have something to say */
+#define COUNT_MAX  1024u /* of attachments with a record */
 
 struct reconciliation {
     hearth_group *from, *to;
@@ -38,7 +38,7 @@ static int exchange(const struct reconciliation *r, const void *own, void *all, 
     return status;
 }
 
-/* ---- attachments of the old group, in the order in which they came: the same on all members ---- */
+/* ---- attachments of the old group, in order of creation: the same on all members ---- */
 
 static int move_all(const struct reconciliation *r, enum move_phase phase)
 {
@@ -70,11 +70,11 @@ static struct attachment *next_with_record(const struct reconciliation *r, struc
     return NULL;
 }
 
-/* ---- the three ---- */
+/* ---- the three collectives ---- */
 
-/* What a member says first. */
+/* A member's part in the first. */
 struct offer {
-    uint64_t count;    /* of its attachments that have something to say */
+    uint64_t count;    /* of its attachments with a record */
     uint64_t promised; /* the last round of any of them */
 };
 
@@ -138,7 +138,7 @@ static int agree(struct reconciliation *r, struct attachment_record *column)
         return status;
     int behind = decide(r, column);
     uint64_t own = 0;
-    status = exchange(r, &own, column, 1); /* of what is said here nothing counts but that it was */
+    status = exchange(r, &own, column, 1); /* the content does not matter */
     if (status != HEARTH_OK)
         return status;
     for (struct attachment *a = NULL; (a = next_with_record(r, a));)
@@ -165,12 +165,12 @@ static int reconcile(struct reconciliation *r)
 
 int node_move_attachments(hearth_group *from, hearth_group *to, const struct stop *stop, struct error *error)
 {
-    struct error none; /* cancelling and going cannot fail */
+    struct error none; /* MOVE_CANCEL and MOVE_COMMIT cannot fail */
     struct reconciliation r = {.from = from, .to = to, .stop = stop, .error = error};
     if (from && from->node->heap != to->node->heap)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "what hangs on a group stays on its heap");
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "reform: attachments cannot move to another heap");
     if (from)
-        node_view_changed(from->node, "the group is formed anew");
+        node_view_changed(from->node, "the group is formed again");
     int status = move_all(&r, MOVE_PREPARE);
     if (status == HEARTH_OK)
         status = reconcile(&r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of requests. */
+/* The public interface of requests. */
 #include <string.h>
 
 #include "node/node.h"
@@ -19,7 +19,7 @@ static int request_check(const hearth_request *request, const char *text)
     return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_status_text(HEARTH_FORKED)) : HEARTH_OK;
 }
 
-/* -1: the operations have their own deadlines, and so it is with centuries. */
+/* -1 and very long timeouts: the operations have their own deadlines. */
 static uint64_t deadline_of(int64_t timeout_ms)
 {
     uint64_t now = clock_real();
@@ -30,7 +30,7 @@ static uint64_t deadline_of(int64_t timeout_ms)
 
 static int timeout_check(int64_t timeout_ms)
 {
-    return timeout_ms < -1 ? refuse(HEARTH_INVALID, "wait: timeout_ms is negative, and not -1") : HEARTH_OK;
+    return timeout_ms < -1 ? refuse(HEARTH_INVALID, "wait: timeout_ms is negative and not -1") : HEARTH_OK;
 }
 
 static int report(hearth_request *request, int status)
@@ -76,7 +76,7 @@ int hearth_request_wait_all(hearth_request *const *requests, size_t count, int64
     return first;
 }
 
-/* Looks at each once; those of one node are driven together. */
+/* Checks each once; requests of one node are driven together. */
 static int test_each(hearth_request *const *requests, size_t count, size_t *index)
 {
     for (size_t i = 0; i < count; i++) {
@@ -98,7 +98,7 @@ int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64
     for (size_t i = count; requests && i > 0; i--)
         first = requests[i - 1] ? i - 1 : first;
     if (first == count || !index)
-        return refuse(HEARTH_INVALID, "wait_any: there is nothing to wait for, or index is NULL");
+        return refuse(HEARTH_INVALID, "wait_any: no request to wait for, or index is NULL");
     int status = timeout_check(timeout_ms);
     if (status == HEARTH_OK)
         status = request_check(requests[first], "");
@@ -138,7 +138,7 @@ int hearth_request_fd(hearth_request *request)
     }
     int fd = request->event.read_fd;
     mutex_unlock(&node->baton);
-    return status == HEARTH_OK ? fd : refuse(status, "request_fd: the system gives no descriptor");
+    return status == HEARTH_OK ? fd : refuse(status, "request_fd: no descriptor from the system");
 }
 
 const char *hearth_request_error(const hearth_request *request)

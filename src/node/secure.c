@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a config to credentials. What holds a secret is wiped; nothing of it is copied to the node's heap. */
+/* From a config to credentials. Memory with a secret is wiped; none of it is copied to the node's heap. */
 #include "node/secure.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "security/vault.h"
 
 #define PATH_TEXT_MAX SECURE_PATH_MAX
-#define WATCH_NS      (500 * NS_PER_MS) /* how often the list is looked at */
+#define WATCH_NS      (500 * NS_PER_MS) /* interval of trust list checks */
 
 bool secure_meets_privately(const struct opening *o)
 {
@@ -22,7 +22,7 @@ static bool needs_none(const struct opening *o)
     return o->own.plain || (o->size == 1 && o->discover == DISCOVER_NOT);
 }
 
-/* ---- where things are ---- */
+/* ---- paths ---- */
 
 static int path_in_folder(const struct opening *o, const char *name, char path[static PATH_TEXT_MAX],
                           struct error *error)
@@ -44,7 +44,7 @@ static int path_in_folder(const struct opening *o, const char *name, char path[s
     return HEARTH_OK;
 }
 
-/* The list lies beside the file of the secret. */
+/* The trust list is beside the file of the secret. */
 static int find_trust(struct opening *o, const char *secret_path, struct error *error)
 {
     char path[PATH_TEXT_MAX];
@@ -59,8 +59,8 @@ static int load_secret(struct opening *o, const char *path, bool *missing, struc
     return status == HEARTH_OK ? find_trust(o, path, error) : status;
 }
 
-/* The list in the config folder is the stored secret's. A secret that came another way is bound by it too,
- * unless another one is stored there: then it is the list of another cluster. */
+/* The trust list in the config folder belongs to the stored secret. It holds for a secret from another
+ * source, too, unless a different one is stored there: then it is the list of another cluster. */
 static int find_trust_of_folder(struct opening *o, struct error *error)
 {
     char path[PATH_TEXT_MAX];
@@ -89,7 +89,7 @@ static int none_here(struct error *error)
 
 /* ---- on one machine ---- */
 
-/* Nobody but processes of this machine can be meant. */
+/* All addresses are of this machine. */
 static bool peers_are_here(const struct opening *o)
 {
     struct sock_addr addr;
@@ -102,8 +102,8 @@ static bool peers_are_here(const struct opening *o)
     return o->peers;
 }
 
-/* A secret of this user's own, in a file that nobody else can read: so the processes of other users are kept
- * out. Made by whoever comes first. */
+/* A secret of this user, in a file that other users cannot read: keeps their processes out. The first process
+ * creates it. */
 static int user_secret(struct opening *o, struct error *error)
 {
     char path[PATH_TEXT_MAX];
@@ -119,12 +119,12 @@ static int user_secret(struct opening *o, struct error *error)
         status = secret_store(drawn, path, false, error);
     secret_close(drawn);
     struct error again;
-    if (secret_load(path, &o->secret, &missing, &again) == HEARTH_OK) /* ours, or another's who was sooner */
+    if (secret_load(path, &o->secret, &missing, &again) == HEARTH_OK) /* ours, or that of a faster process */
         return HEARTH_OK;
     return status != HEARTH_OK ? status : error_set(error, again.status, RANK_NONE, "%s", again.text);
 }
 
-/* A program between the launcher and us may have closed it, as Python's subprocess does by default. */
+/* A program between the launcher and this process may have closed it, as Python's subprocess does. */
 static int inherit_secret(struct opening *o, struct error *error)
 {
     struct error why;
@@ -132,8 +132,8 @@ static int inherit_secret(struct opening *o, struct error *error)
     if (status == HEARTH_OK)
         return status;
     return error_set(error, status, RANK_NONE,
-                     "open: the launcher's secret (HEARTH_SECRET_FD) did not reach this process: %s. Whoever "
-                     "started it must hand that descriptor on (Python: pass_fds or close_fds=False)",
+                     "open: the launcher's secret (HEARTH_SECRET_FD) did not reach this process: %s. Its "
+                     "parent must pass that descriptor on (Python: pass_fds or close_fds=False)",
                      why.text);
 }
 
@@ -159,13 +159,13 @@ static int find_secret(struct opening *o, struct error *error)
         return user_secret(o, error);
     if (!secure_meets_privately(o))
         return none_here(error);
-    if (!missing) /* a file that is there and no good, or no home: it is not needed here */
+    if (!missing) /* an unusable file, or no home: not needed here */
         log_write(&o->log, HEARTH_LOG_INFO, "HEARTH-NO-SECRET", "%s", error->text);
     o->drawn = true;
     return secret_draw("job", &o->secret, error);
 }
 
-/* It is drawn anew for every process. */
+/* The key is random for every process. */
 static bool key_is_fresh(const struct opening *o)
 {
     const char *file = o->own.key_file;
@@ -211,7 +211,7 @@ int secure_find(struct opening *o, struct error *error)
         if (status == HEARTH_OK && o->secret)
             status = find_key(o, error);
     }
-    o->own.secret = NULL; /* the caller's memory; nobody needs it any more */
+    o->own.secret = NULL; /* the caller's memory; not needed any more */
     if (status == HEARTH_OK && o->key)
         o->self.id.node = *node_key_id(o->key);
     return status;
@@ -251,10 +251,11 @@ int secure_after_meeting(struct opening *o, struct error *error)
     o->roster.has_secret = false;
     if (status == HEARTH_OK && !o->drawn &&
         memcmp(secret_namespace(given), secret_namespace(o->secret), NAMESPACE_LEN) != 0)
-        status = error_set(error, HEARTH_INVALID, RANK_NONE,
-                           "open: whoever opened the rendezvous %s has another secret than we: give all "
-                           "members the same, or none",
-                           o->own.rendezvous);
+        status =
+            error_set(error, HEARTH_INVALID, RANK_NONE,
+                      "open: the rendezvous %s was opened with another secret: give all members the same, "
+                      "or none",
+                      o->own.rendezvous);
     if (status != HEARTH_OK) {
         secret_close(given);
         return status;
@@ -301,7 +302,7 @@ void secure_watch(hearth_node *node, uint64_t now_ns)
     if (status == HEARTH_OK)
         expel_untrusted(node, trust);
     else if (status != HEARTH_PENDING && !node->trust_told)
-        log_write(&log, HEARTH_LOG_WARN, "HEARTH-TRUST-FILE", "the list of who may come stays as it was: %s",
-                  why.text);
+        log_write(&log, HEARTH_LOG_WARN, "HEARTH-TRUST-FILE",
+                  "the trust list cannot be read, the last one stays in force: %s", why.text);
     node->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A path looks the same while the peer has the same address and the round trip is about what it was. Loss
- * does not show in either, so after a while it is measured again. */
+/* A path counts as unchanged while the peer has the same address and a similar round trip. Neither shows
+ * loss, so after a while it is measured again. */
 #include "node/transport_choice.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ void transport_choices_fini(struct transport_choices *choices)
     mutex_fini(&choices->lock);
 }
 
-/* The peer's, or NULL. With the lock. */
+/* The entry of the peer, or NULL. With the lock. */
 static struct kept_choice *kept_of(struct transport_choices *choices, const struct node_id *node)
 {
     for (int i = 0; i < TRANSPORT_CHOICES_MAX; i++)

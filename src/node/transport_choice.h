@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which transport was measured to be the faster one to a peer: kept from one group to the next, for as long
- * as the path looks the same. Any thread. */
+/* The faster transport to a peer, as measured: kept from one group to the next while the path is unchanged.
+ * Any thread. */
 #pragma once
 
 #include "os/sock.h"
 #include "os/thread.h"
 #include "security/node_key.h"
 
-#define TRANSPORT_CHOICES_MAX 64 /* the one that was measured first gives way */
+#define TRANSPORT_CHOICES_MAX 64 /* the oldest is replaced */
 #define TRANSPORT_REASON_MAX  96
 
 struct transport_path {
@@ -18,7 +18,7 @@ struct transport_path {
 
 struct transport_choice {
     bool quic;
-    char reason[TRANSPORT_REASON_MAX]; /* for people: what was measured */
+    char reason[TRANSPORT_REASON_MAX]; /* for users: the measures */
 };
 
 struct transport_choices {
@@ -32,7 +32,7 @@ struct transport_choices {
 
 int MUST_CHECK transport_choices_init(struct transport_choices *choices);
 void transport_choices_fini(struct transport_choices *choices);
-/* False: it was never measured, too long ago, or on another path. */
+/* False: never measured, too long ago, or on another path. */
 bool transport_choice_find(struct transport_choices *choices, const struct transport_path *path,
                            uint64_t now_ns, struct transport_choice *choice);
 void transport_choice_keep(struct transport_choices *choices, const struct transport_path *path,

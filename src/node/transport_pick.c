@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every pair is joined by tcp when this begins. Where quic may take its place, both ends must be of one mind
- * at every step, though each sees its own numbers: so the lower rank says whether quic is tried, both say
- * whether it came up, and the lower rank chooses by what both have measured, now or for a group before this
- * one. Short words through the connection of tcp, before its first frame. */
+/* Every pair is connected by tcp when this begins. Where quic may replace it, both ends must agree at every
+ * step, though each has its own measures: the lower rank says whether to try quic, both say whether it came
+ * up, and the lower rank chooses by the measures of both, now or for an earlier group. These are short
+ * messages on the tcp connection, before its first frame. */
 #include "node/transport_pick.h"
 
 #include <stdio.h>
@@ -14,14 +14,14 @@
 
 #define FAR_NS        (2 * NS_PER_MS) /* round trip; below it a loss costs tcp little */
 #define STREAMS       2               /* of a link: control and data; each more costs processor time */
-#define JOIN_NS       (2 * NS_PER_S)  /* for quic to come up, where tcp can do without */
+#define JOIN_NS       (2 * NS_PER_S)  /* for quic to come up, if tcp can replace it */
 #define SPAN_MIN_NS   (200 * NS_PER_MS)
 #define SPAN_MAX_NS   NS_PER_S
 #define SPAN_TRIPS    30   /* round trips: enough to leave slow start and to meet some loss */
-#define MARGIN        1.05 /* so much faster must quic be */
+#define MARGIN        1.05 /* quic must be so much faster */
 #define BITS_PER_BYTE 8
 
-/* What the lower rank says of a pair. */
+/* The lower rank's plan for a pair. */
 enum transport_plan {
     PLAN_NEAR, /* tcp, untried */
     PLAN_RACE, /* both are tried */
@@ -30,7 +30,7 @@ enum transport_plan {
     PLANS
 };
 
-/* One that may go by quic. */
+/* A peer that may use quic. */
 struct suitor {
     int rank;
     bool decides, joined;
@@ -46,14 +46,14 @@ struct choosing {
     uint64_t round_trip_ns; /* the longest */
 };
 
-/* ---- who is asked ---- */
+/* ---- agreement ---- */
 
 static int talk(const struct choosing *c, int rank, const struct race_talk *words, struct error *error)
 {
     int status = transport_race_talk(c->o->conns[rank].conns[0], words, c->o->deadline_ns, c->o->stop);
     if (status == HEARTH_OK)
         return HEARTH_OK;
-    return error_set(error, status, rank, "open: rank %d was lost before a way to it was chosen", rank);
+    return error_set(error, status, rank, "open: rank %d was lost before its transport was chosen", rank);
 }
 
 /* The lower rank's word counts. */
@@ -64,13 +64,13 @@ static int agree_plan(const struct choosing *c, int rank, enum transport_plan *p
     struct race_talk words = {&word, decides, &word, !decides};
     int status = talk(c, rank, &words, error);
     if (status == HEARTH_OK && word >= PLANS)
-        return error_set(error, HEARTH_PROTOCOL, rank, "open: rank %d says %u of the transport to it", rank,
-                         word);
+        return error_set(error, HEARTH_PROTOCOL, rank, "open: rank %d sent an unknown transport plan: %u",
+                         rank, word);
     *plan = (enum transport_plan)word;
     return status;
 }
 
-/* *word: both say so. */
+/* *word: both agree. */
 static int agree_both(const struct choosing *c, int rank, bool *word, struct error *error)
 {
     uint8_t mine = *word, other = 0;
@@ -94,7 +94,7 @@ static void suitor_add(struct choosing *c, int rank, bool known)
     c->round_trip_ns = round_trip_ns > c->round_trip_ns ? round_trip_ns : c->round_trip_ns;
 }
 
-/* All whom quic is to join for sure. */
+/* All peers that must use quic. */
 static int suit_all(struct choosing *c, struct error *error)
 {
     for (int i = 0; i < c->o->roster.size; i++) {
@@ -110,8 +110,8 @@ static int suit_all(struct choosing *c, struct error *error)
     return HEARTH_OK;
 }
 
-/* What was seen while all were joined at once may be the queue of a line that they share; members of a
- * cluster cluster have known the way for longer. */
+/* A round trip measured while all connect at once may include the queue of a shared line; members of a
+ * cluster have earlier measures. */
 static bool is_far(const struct opening *o, int rank)
 {
     const struct group_spec *f = o->spec;
@@ -128,7 +128,7 @@ static struct transport_path path_to(const struct opening *o, int rank)
                                    .round_trip_ns = o->mesh[rank].round_trip_ns};
 }
 
-/* What we would do, and why, if it was measured before. */
+/* This end's plan, and the reason if it was measured before. */
 static enum transport_plan plan_of(const struct opening *o, int rank, struct transport_choice *before)
 {
     struct transport_path path = path_to(o, rank);
@@ -149,7 +149,7 @@ static void plan_explain(struct transport_choice *choice, enum transport_plan pl
                  before->reason[0] != '\0' ? before->reason : "measured before, by the other end");
 }
 
-/* Those on other hosts to whom the way is long. */
+/* The peers on other hosts with a long round trip. */
 static int suit_far(struct choosing *c, struct error *error)
 {
     struct opening *o = c->o;
@@ -168,9 +168,9 @@ static int suit_far(struct choosing *c, struct error *error)
     return HEARTH_OK;
 }
 
-/* ---- quic comes up ---- */
+/* ---- connecting quic ---- */
 
-/* Where its datagrams go: the address that works for tcp, and the port where the peer listens. */
+/* The destination of datagrams: the address that works for tcp, and the port where the peer listens. */
 static struct sock_addr datagrams_to(const struct opening *o, int rank)
 {
     const struct peer_info *m = &o->roster.members[rank];
@@ -229,7 +229,7 @@ static int bring_up(struct choosing *c, struct error *error)
     return status;
 }
 
-/* ---- one of the two goes ---- */
+/* ---- the choice ---- */
 
 static void conns_close(struct conn *const *conns, int count)
 {
@@ -268,7 +268,7 @@ static int always(struct choosing *c, struct error *error)
     return status;
 }
 
-/* Tells people, and the next group. */
+/* Records the result for users and for the next group. */
 static void measured(struct choosing *c, const struct transport_race_pair *pair)
 {
     struct transport_path path = path_to(c->o, pair->rank);
@@ -276,7 +276,7 @@ static void measured(struct choosing *c, const struct transport_race_pair *pair)
     double mbps[TRANSPORT_RACE_LANES];
     for (int i = 0; i < TRANSPORT_RACE_LANES; i++)
         mbps[i] = pair->lanes[i].bytes_per_s * BITS_PER_BYTE / 1e6;
-    snprintf(choice.reason, sizeof choice.reason, "measured both ways at once: quic %.1f, tcp %.1f Mbit/s",
+    snprintf(choice.reason, sizeof choice.reason, "measured in both directions: quic %.1f, tcp %.1f Mbit/s",
              mbps[1], mbps[0]);
     snprintf(c->choices[pair->rank].reason, TRANSPORT_REASON_MAX, "%s", choice.reason);
     if (c->o->choices)
@@ -327,7 +327,7 @@ static int if_faster(struct choosing *c, struct error *error)
     struct transport_race_pair *pairs = heap_alloc(c->o->heap, (size_t)c->count, sizeof *pairs);
     if (!pairs)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
-    (void)bring_up(c, &why); /* what does not come up stays with tcp */
+    (void)bring_up(c, &why); /* on failure tcp stays */
     int status = HEARTH_OK;
     for (int i = 0; i < c->count && status == HEARTH_OK; i++) {
         bool joined = c->suitors[i].joined;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of bytes through every connection, for a while; then what each end has received, and the choice.
+/* Blocks of bytes through every connection, for a while; then each end's received rate, and the choice.
  *
- *   each connection, each way:   block block block ... last block
- *   first way, first connection: result ->  <- result     then, from who decides: choice ->
+ *   each connection, each direction: block block block ... last block
+ *   first lane, first connection:    result ->  <- result     then, from the deciding end: choice ->
  *
- * A block begins with a byte that says whether it is the last of its connection; results are numbers of bytes
- * a second. All of it is over, at both ends, before the first frame of a link. */
+ * The first byte of a block says whether it is the last of its connection; results are bytes a second. All of
+ * it ends, at both ends, before the first frame of a link. */
 #include "node/transport_race.h"
 
 #include <stdio.h>
@@ -15,48 +15,46 @@
 #include "os/clock.h"
 #include "os/sock.h"
 
-#define BLOCK_BYTES 16384
-#define UNSENT_BYTES                                                                                         \
-    32768              /* of a connection: what waits in many of them at a slow line takes long to leave */
-#define TOOK_PART    8 /* of the span: a peer that ended just when we began to count is no fast one */
+#define BLOCK_BYTES  16384
+#define UNSENT_BYTES 32768 /* of a connection: the queues of many drain slowly on a slow line */
+#define TOOK_PART    8     /* of the span: shorter counts are not valid */
 #define RESULT_BYTES (8 * TRANSPORT_RACE_LANES)
 #define WAITS_MAX    SOCK_WAIT_MAX
 
 enum { BLOCK_MORE = 1, BLOCK_LAST = 2 };
 
-/* One direction of one connection, where a block is cut. */
+/* The block positions of one connection. */
 struct stream {
     struct conn *conn;
-    size_t out_at, in_at;   /* of the block at hand */
-    bool out_over, in_over; /* the last block has left, has come */
-    bool out_last, in_last; /* the block at hand is the last */
+    size_t out_at, in_at;   /* in the current block */
+    bool out_over, in_over; /* the last block is sent, received */
+    bool out_last, in_last; /* the current block is the last */
 };
 
 struct match {
     struct stream streams[LINK_PIPES_MAX];
     int count;
     uint64_t begun_ns; /* first byte */
-    uint64_t half_ns;  /* from here on bytes count */
+    uint64_t half_ns;  /* bytes count from here on */
     uint64_t counted, counted_ns;
 };
 
 struct arena {
     const struct transport_race_setup *setup;
-    struct match *matches;   /* [count], of the way that is tried */
+    struct match *matches;   /* [count], of the current lane */
     struct sock_wait *waits; /* [WAITS_MAX] */
-    uint8_t *out, *in;       /* one block each, the same for all: nobody looks at the bytes */
+    uint8_t *out, *in;       /* one block each, shared by all: the bytes do not matter */
 };
 
 static int lost(const struct transport_race_pair *pair, int status, struct error *error)
 {
-    return error_set(error, status, pair->rank, "open: rank %d: %s while two ways to it were compared",
-                     pair->rank,
-                     status == HEARTH_PROTOCOL ? "it sent what does not belong there" : "it was lost");
+    return error_set(error, status, pair->rank, "open: rank %d: %s while two transports to it were compared",
+                     pair->rank, status == HEARTH_PROTOCOL ? "it sent unexpected bytes" : "it was lost");
 }
 
 /* ---- blocks ---- */
 
-/* True if anything moved; a negative status when the connection is gone. */
+/* True: progress; a negative status when the connection is lost. */
 static int stream_send(struct arena *a, struct stream *s, bool ends)
 {
     const struct transport *t = s->conn->transport;
@@ -77,7 +75,7 @@ static int stream_send(struct arena *a, struct stream *s, bool ends)
         s->out_at = (s->out_at + (size_t)n) % BLOCK_BYTES;
         s->out_over = s->out_at == 0 && s->out_last;
         if (s->out_at == 0 && !ends)
-            break; /* the others have their turn */
+            break; /* the others come first */
     }
     return moved;
 }
@@ -107,7 +105,7 @@ static int stream_recv(struct arena *a, struct match *m, struct stream *s, uint6
     return moved;
 }
 
-/* All has come, and all has left for good. */
+/* All is received, and all is sent. */
 static bool match_over(const struct match *m)
 {
     for (int i = 0; i < m->count; i++) {
@@ -140,8 +138,8 @@ static bool time_over(const struct transport_race_setup *setup, uint64_t now_ns)
     return now_ns >= setup->deadline_ns || stop_asked(setup->stop);
 }
 
-/* Every connection is looked after all the time, also those of the other way and of pairs that are through: a
- * peer may still wait for an acknowledgement there. */
+/* Drives every connection all the time, also those of the other lane and of finished pairs: a peer may still
+ * wait for an acknowledgement there. */
 static void tend(struct arena *a, const struct match *busy, uint64_t until_ns)
 {
     size_t count = 0;
@@ -174,9 +172,9 @@ static void tend(struct arena *a, const struct match *busy, uint64_t until_ns)
     }
 }
 
-/* ---- one way, all pairs ---- */
+/* ---- one lane, all pairs ---- */
 
-/* Data goes where it will go later: not through the connection for control, where there are others. */
+/* Data uses the same connections as later: not the one for control, if there are others. */
 static void match_begin(struct match *m, const struct race_lane *lane, uint64_t now_ns, uint64_t span_ns)
 {
     int first = lane->count > 1;
@@ -206,7 +204,7 @@ static int try_lane(struct arena *a, int lane, struct error *error)
         }
         if (!over && time_over(s, now_ns))
             return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
-                             "open: ways to the other members could not be compared before the deadline");
+                             "open: transports to the other members were not compared before the deadline");
         if (!over && moved == 0)
             tend(a, a->matches, ends ? s->deadline_ns : began_ns + s->span_ns);
     }
@@ -297,7 +295,7 @@ int transport_race_run(const struct transport_race_setup *setup, struct error *e
     a.in = heap_alloc(setup->heap, 1, BLOCK_BYTES);
     int status = HEARTH_OK;
     if (!a.matches || !a.waits || !a.out || !a.in)
-        status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory to compare ways");
+        status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory to compare transports");
     hold_back(setup, UNSENT_BYTES);
     for (int lane = 0; status == HEARTH_OK && lane < TRANSPORT_RACE_LANES; lane++)
         status = try_lane(&a, lane, error);

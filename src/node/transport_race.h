@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of two ways to a peer is the faster one: both are tried for a moment, one after the other, between
- * all pairs at once and in both directions, as collectives will use them. What a way is made of is not known
- * here: its connections carry bytes. */
+/* Measures which of two lanes to a peer is faster: each is tried for a short time, between all pairs at once
+ * and in both directions, as collectives use them. A lane is a set of connections that carry bytes; its
+ * transport is not known here. */
 #pragma once
 
 #include "core/error.h"
@@ -18,30 +18,28 @@ struct race_lane {
 };
 
 struct transport_race_pair {
-    int rank;     /* the peer's, for errors */
-    bool decides; /* we have the lower rank: our choice counts */
-    struct race_lane
-        lanes[TRANSPORT_RACE_LANES]; /* the first is the one that stays unless the other is better */
-    int chosen;                      /* out: at both ends the same */
+    int rank;                                     /* the peer's, for errors */
+    bool decides;                                 /* we have the lower rank: our choice counts */
+    struct race_lane lanes[TRANSPORT_RACE_LANES]; /* the first stays unless the second is better */
+    int chosen;                                   /* out: the same at both ends */
 };
 
 struct transport_race_setup {
     struct heap *heap;
     struct transport_race_pair *pairs;
     int count;
-    uint64_t span_ns; /* how long each way is tried */
-    double margin;    /* the second must be so much faster: 1.05 */
+    uint64_t span_ns; /* time for each lane */
+    double margin;    /* factor by which the second must be faster: 1.05 */
     uint64_t deadline_ns;
-    const struct stop *stop; /* when asked, the deadline has come; NULL: nobody asks */
+    const struct stop *stop; /* ends it like the deadline, or NULL */
 };
 
-/* Blocks. Whatever it sent has been read when it returns: the connections are as new. HEARTH_TIMEOUT,
- * HEARTH_PEER_LOST, HEARTH_PROTOCOL: they are of no use then. */
+/* Blocks. All sent bytes have been read when it returns: the connections are unused again. HEARTH_TIMEOUT,
+ * HEARTH_PEER_LOST, HEARTH_PROTOCOL: the connections are unusable. */
 int MUST_CHECK transport_race_run(const struct transport_race_setup *setup, struct error *error);
 
-/* A few bytes each way through a connection that carries nothing else yet; either may be none. Blocks.
- * HEARTH_TIMEOUT, HEARTH_PEER_LOST. If members talk pairwise one after the other, all by rising rank of the
- * peer, nobody waits for ever. */
+/* A few bytes in each direction on an unused connection; either may be none. Blocks. HEARTH_TIMEOUT,
+ * HEARTH_PEER_LOST. Members that exchange pairwise, each by rising rank of the peer, do not deadlock. */
 struct race_talk {
     const uint8_t *say;
     size_t say_len;

@@ -261,7 +261,7 @@ static void joining_is_interrupted(const char *transport, bool meshed)
     pause_ms(50); /* so that it really waits, for what comes next */
     assert_false(atomic_load(&waiter.over));
     waiter_interrupt(&waiter);
-    assert_non_null(strstr(waiter.text, "while joining"));
+    assert_non_null(strstr(waiter.text, "while connecting"));
     sitter_rise(&sitter);
     nodes_down(nodes, 2);
     watchdog(0, NULL);

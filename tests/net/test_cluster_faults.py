@@ -202,7 +202,7 @@ class Faults(unittest.TestCase):
 
     def raced(self, host, since):
         """What was measured of the paths of a host's group, as it told it since then."""
-        return [line.split("measured", 1)[1] for at, line in self.home.logs[host] if at >= since and "measured both" in line]
+        return [line.split("measured", 1)[1] for at, line in self.home.logs[host] if at >= since and "measured in both" in line]
 
     # ---- silence ----
 
