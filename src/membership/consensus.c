@@ -2,6 +2,7 @@
 /* The consensus: its peers, messages in and out, time. */
 #include "membership/consensus.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "membership/consensus_state.h"
