@@ -28,9 +28,9 @@ static int close_jobs_fixture(void **state)
     return 0;
 }
 
-static void here(unsigned members)
+static void here(unsigned bits)
 {
-    jobs_fixture_view(&fixture, members, __builtin_ctz(members), ALL, true);
+    jobs_fixture_view(&fixture, bits, __builtin_ctz(bits), ALL, true);
 }
 
 static void request(int control, const struct view *remembered)
