@@ -101,8 +101,9 @@ static void check_bind(struct doctor *d)
     struct error error;
     int count = 0;
     char text[SOCK_TEXT_MAX];
-    if (host_choose(d->config.bind, d->config.advertise, d->config.port, clock_real() + SELF_WAIT_NS, &listen,
-                    addrs, 8, &count, &error)) {
+    const struct host_wanted wanted = {d->config.bind, d->config.advertise, d->config.port,
+                                       clock_real() + SELF_WAIT_NS};
+    if (host_choose(&wanted, &listen, addrs, 8, &count, &error)) {
         doctor_note(d, FAIL, "bind", "%s" FIX "%s", error.text,
                     d->config.bind || d->config.advertise
                         ? "set HEARTH_BIND and HEARTH_ADVERTISE to what there is, or unset them"

@@ -407,7 +407,8 @@ static void show_text(const struct planning *p, const struct listing *listing)
 static int write_plans(struct planning *p, int first, int count)
 {
     struct error error;
-    if (plan_setup_write(&p->setup, p->chosen, first, count, &p->heap, NULL, &p->plans, &error))
+    if (plan_setup_write(&p->setup, &(struct plan_range){p->chosen, first, count, NULL}, &p->heap, &p->plans,
+                         &error))
         return command_fail("plan", "%s", error.text);
     p->plan_count = count;
     return EXIT_GOOD;

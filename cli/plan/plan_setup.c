@@ -234,19 +234,19 @@ uint64_t plan_sent(const struct plan *plan)
 
 /* ---- dry runs ---- */
 
-int plan_setup_write(const struct plan_setup *setup, enum hearth_algo algo, int first, int count,
-                     struct heap *heap, struct progress *progress, struct plan **plans, struct error *error)
+int plan_setup_write(const struct plan_setup *setup, const struct plan_range *range, struct heap *heap,
+                     struct plan **plans, struct error *error)
 {
-    struct plan *list = heap_alloc(heap, (size_t)count, sizeof *list);
+    struct plan *list = heap_alloc(heap, (size_t)range->count, sizeof *list);
     int status = HEARTH_OK, written = 0;
     if (!list)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the plans");
-    while (written < count && !status) {
-        struct plan_call call = plan_setup_call(setup, algo, first + written);
+    while (written < range->count && !status) {
+        struct plan_call call = plan_setup_call(setup, range->algo, range->first + written);
         status = plan_write(&call, heap, &list[written], error);
         written += !status;
-        if (progress)
-            progress_show(progress, PLANS_SHARE * written / count);
+        if (range->progress)
+            progress_show(range->progress, PLANS_SHARE * written / range->count);
     }
     if (status)
         plan_setup_free(list, written);
@@ -271,7 +271,7 @@ static int foresee(const struct plan_setup *s, enum hearth_algo algo, struct hea
     for (int i = 0; i < 4; i++) {
         double weight = i ? (s->ranks - 1) / 3.0 : 1;
         struct plan *plan;
-        int status = plan_setup_write(s, algo, samples[i], 1, heap, NULL, &plan, error);
+        int status = plan_setup_write(s, &(struct plan_range){algo, samples[i], 1, NULL}, heap, &plan, error);
         if (status)
             return status;
         messages += weight * fmax((double)plan_messages(plan), (double)plan->lanes);
@@ -306,7 +306,7 @@ static int rehearse(const struct plan_setup *s, enum hearth_algo algo, struct he
     struct plan *plans;
     int status = foresee(s, algo, heap, error);
     if (!status)
-        status = plan_setup_write(s, algo, 0, s->ranks, heap, progress, &plans, error);
+        status = plan_setup_write(s, &(struct plan_range){algo, 0, s->ranks, progress}, heap, &plans, error);
     if (status)
         return status;
     status = dryrun(plans, s->ranks, &net, heap, result, error);

@@ -62,10 +62,14 @@ void plan_setup_line(const struct plan_setup *setup, char *text, size_t size);
 uint64_t plan_messages(const struct plan *plan);
 uint64_t plan_sent(const struct plan *plan);
 
-/* The plans of `count` ranks from `first` on, for plan_setup_free. `progress`: NULL or shown. */
-int MUST_CHECK plan_setup_write(const struct plan_setup *setup, enum hearth_algo algo, int first, int count,
-                                struct heap *heap, struct progress *progress, struct plan **plans,
-                                struct error *error);
+/* The plans of `count` ranks from `first` on, for plan_setup_free. */
+struct plan_range {
+    enum hearth_algo algo;
+    int first, count;
+    struct progress *progress; /* NULL: not shown */
+};
+int MUST_CHECK plan_setup_write(const struct plan_setup *setup, const struct plan_range *range,
+                                struct heap *heap, struct plan **plans, struct error *error);
 void plan_setup_free(struct plan *plans, int count);
 
 /* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried.

@@ -38,8 +38,8 @@ int cluster_describe_self(struct cluster *cluster, struct sock_addr *listen, str
     snprintf(self->platform, sizeof self->platform, "%s", facts.platform);
     if (host_id(&self->host_id))
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "home cluster: cannot read the id of this machine");
-    int status = host_choose(setup->bind, setup->advertise, setup->port, setup->deadline_ns, listen, addrs,
-                             PEER_ADDRS_MAX, &count, error);
+    const struct host_wanted wanted = {setup->bind, setup->advertise, setup->port, setup->deadline_ns};
+    int status = host_choose(&wanted, listen, addrs, PEER_ADDRS_MAX, &count, error);
     if (!status)
         put_addrs(self, addrs, count);
     return status;

@@ -78,8 +78,8 @@ int opening_listen(struct opening *o, struct error *error)
     }
     if (o->choice != MESH_ONLY_SHM) {
         const char *bind = !c->bind && only_here(o) ? "127.0.0.1" : c->bind;
-        int status = host_choose(bind, c->advertise, port, o->deadline_ns, &setup.listen, addrs,
-                                 ROSTER_ADDRS_MAX, &count, error);
+        const struct host_wanted wanted = {bind, c->advertise, port, o->deadline_ns};
+        int status = host_choose(&wanted, &setup.listen, addrs, ROSTER_ADDRS_MAX, &count, error);
         if (status != HEARTH_OK)
             return status;
     }

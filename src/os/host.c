@@ -296,8 +296,8 @@ static int tell_as_told(const char *advertise, uint64_t deadline_ns, struct sock
     return HEARTH_OK;
 }
 
-int host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t deadline_ns,
-                struct sock_addr *listen, struct sock_addr *addrs, int max, int *count, struct error *error)
+int host_choose(const struct host_wanted *wanted, struct sock_addr *listen, struct sock_addr *addrs, int max,
+                int *count, struct error *error)
 {
     struct interface list[INTERFACES_MAX];
     struct sock_addr where;
@@ -306,13 +306,14 @@ int host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t
     if (host_interfaces(list, &list_count) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot list the network interfaces: %s",
                          strerror(errno));
-    if (!bind)
-        listen_everywhere(port, &where);
-    else if (listen_where(bind, port, deadline_ns, list, list_count, &where) != HEARTH_OK)
-        return bind_error(bind, list, list_count, error);
+    if (!wanted->bind)
+        listen_everywhere(wanted->port, &where);
+    else if (listen_where(wanted->bind, wanted->port, wanted->deadline_ns, list, list_count, &where) !=
+             HEARTH_OK)
+        return bind_error(wanted->bind, list, list_count, error);
     int found = 0;
-    if (advertise) {
-        int status = tell_as_told(advertise, deadline_ns, addrs, max, &found, error);
+    if (wanted->advertise) {
+        int status = tell_as_told(wanted->advertise, wanted->deadline_ns, addrs, max, &found, error);
         if (status != HEARTH_OK)
             return status;
     } else {

@@ -66,13 +66,16 @@ int host_best(const struct interface *list, int count, bool ipv4_only, struct so
 /* Whether one of our interfaces has this address (port ignored); loopback and wildcard: yes. */
 bool host_owns(const struct sock_addr *addr);
 
-/* What to listen on and what to tell others, given the config's words (either may be NULL):
- *   bind       interface name or address; NULL: every interface
- *   advertise  address or host, with or without a port; NULL: our own addresses, best first: at most `max`,
- *              never loopback unless `bind` says so or there is nothing else, no docker0, no VPN unless it
- *              is all there is
- * `listen` has `port`; addrs have port 0 unless advertise gave one. The error lists the interfaces there
- * are. */
-int MUST_CHECK host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t deadline_ns,
-                           struct sock_addr *listen, struct sock_addr *addrs, int max, int *count,
-                           struct error *error);
+/* Where the config wants a node to listen, and what to tell others. */
+struct host_wanted {
+    const char *bind; /* interface name or address; NULL: every interface */
+    /* Address or host, with or without a port. NULL: our own addresses, best first; loopback only if `bind`
+     * says so or there is nothing else, no docker0, a VPN only if it is all there is. */
+    const char *advertise;
+    uint16_t port;
+    uint64_t deadline_ns; /* of name resolution */
+};
+/* `listen` has the port; addrs, at most `max`, have port 0 unless advertise gave one. The error lists the
+ * interfaces there are. */
+int MUST_CHECK host_choose(const struct host_wanted *wanted, struct sock_addr *listen,
+                           struct sock_addr *addrs, int max, int *count, struct error *error);

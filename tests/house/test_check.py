@@ -40,6 +40,7 @@ CASES = (
     ("bindings/a/b.cpp", HEAD + 'bool f() { return strstr(error.what(), "lost"); }\n', "banned"),
     ("src/core/a.c", HEAD + "#ifdef __linux__\n#endif\n", "conditional"),
     ("src/core/a.c", HEAD + LONG_BODY, "function length"),
+    ("src/core/a.c", HEAD + "int f(int a, int b, int c, int d, int e, int g, int h)\n{\n}\n", "parameters"),
     ("src/core/a.c", HEAD + "\n" * 700, "file length"),
     ("src/core/a.c", HEAD + "/* " + "x" * 110 + " */\n", "line length"),
     ("src/core/a.c", HEAD + "\tint x;\n", "tab"),

@@ -259,7 +259,8 @@ static int count;
 
 static int choose(const char *bind, const char *advertise)
 {
-    return host_choose(bind, advertise, PORT, SOON_NS, &listen_at, addrs, 4, &count, &error);
+    return host_choose(&(struct host_wanted){bind, advertise, PORT, SOON_NS}, &listen_at, addrs, 4, &count,
+                       &error);
 }
 
 TEST(every_interface_by_default)
