@@ -28,8 +28,9 @@ extern "C" {
  * Units are in the names: `count` is elements, `len` is bytes, `timeout_ms` is milliseconds.
  *
  * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; the two positive statuses are not
- * errors. Outputs are set only on success. Every timeout_ms is -1 for the default, 0 to poll, or
- * milliseconds.
+ * errors. Outputs are set only on success. Every timeout_ms is -1 for the default, 0 to return at once, or
+ * milliseconds. A collective or hearth_sync_wait that runs out of time is aborted for all members, so 0 is
+ * not a way to poll them: start the `_nb` form and call hearth_request_test.
  *
  * Structs begin with their size so that they can grow: a program and a library of different versions share
  * the fields that both know. An input struct has an init function that fills in the defaults. For an output
@@ -305,7 +306,8 @@ enum hearth_role {
     HEARTH_ROLE_GUEST = 1u << 2  /* a short-lived member: in groups like others, but never votes or leads */
 };
 
-/* Fills in the defaults named above. */
+/* Fills in the defaults named above. Without hearth_config_env, XDG_CONFIG_HOME and HOME are not read: the
+ * config directory, for key and secret, is .config/hearth in the home directory of the user database. */
 HEARTH_API void hearth_config_init_sized(struct hearth_config *config, size_t size);
 static inline void hearth_config_init(struct hearth_config *config)
 {
@@ -405,9 +407,9 @@ HEARTH_API void hearth_group_close(hearth_group *group);
 HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 
 /* The group of all members that ask for the same job at this time, at least `min_members` including this one
- * (the largest minimum counts). Blocks until it is formed, at most opts->timeout_ms (-1: form_timeout_ms),
- * and a few seconds more if it was formed by then but not all members were connected. Other options are not
- * used.
+ * (the largest minimum counts, also for hearth_group_reform). Blocks until it is formed, at most
+ * opts->timeout_ms (-1: form_timeout_ms), and a few seconds more if it was formed by then but not all members
+ * were connected. Other options are not used.
  *
  * Callers that ask for a running job wait for its next formation. Its members get HEARTH_EVENT_JOB_WANTED; a
  * member that calls hearth_group_reform between two steps lets the newcomer in. Ranks follow the fastest
@@ -477,7 +479,7 @@ enum hearth_event_kind {
     HEARTH_EVENT_QUORUM_LOST = 6, /* too few members are heard: no decision here until that changes */
     HEARTH_EVENT_QUORUM_BACK = 7,
     HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job that does not run, or runs without it: `text` is
-                                    the job's name. Once per job, as long as a member asks */
+                                    the job's name. Once until the job forms or no member asks any more */
     HEARTH_EVENT_TROUBLE = 9 /* other trouble for a person: a copied key, two clusters that both run jobs */
 };
 struct hearth_event {
@@ -519,7 +521,7 @@ typedef void hearth_done_fn(void *arg, int status);
  * timeout_ms, weight, HEARTH_FLAG_RESTORE and the callback must be the same on all members. */
 struct hearth_opts {
     size_t size;
-    int64_t timeout_ms;    /* deadline of the operation; -1 = the node's default, 0 = poll */
+    int64_t timeout_ms;    /* deadline: then it is aborted for all members; -1 = the node's default */
     uint64_t tag;          /* operations match by (group, tag, sequence within the tag) */
     double weight;         /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
     uint32_t flags;        /* enum hearth_flag */
@@ -792,7 +794,9 @@ HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_c
 /* Cancels non-blocking operations in flight; no other call on it may be in progress. NULL is allowed. */
 HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
 /* Tensors whose name matches `pattern` (* and ?) use this codec; the last rule that matches counts. Rules
- * take precedence over `include`, `exclude`, `vectors` and `min_count`. */
+ * take precedence over `include`, `exclude`, `vectors` and `min_count`. A sync registers its tensors
+ * with the codecs of its first step. If a later rule changes one, a newcomer registers another codec, and
+ * the sync ends with HEARTH_MISMATCH on all members: make a newcomer's first step with the first codecs. */
 HEARTH_API int hearth_compressor_add_rule(hearth_compressor *compressor, const char *pattern,
                                           const char *codec);
 
@@ -857,7 +861,8 @@ typedef struct hearth_sync hearth_sync;
 
 /* Reduces the gradients of many tensors as they become ready: small ones travel together, large ones in
  * pieces, while the program computes the rest. `codec` NULL: the node's config's, else none. HEARTH_OP_SUM
- * or HEARTH_OP_AVG. All members open the syncs of a group in the same order. Close a sync before its group;
+ * or HEARTH_OP_AVG. All members open the syncs of a group in the same order, with the same codec and rules
+ * (a newcomer with those of the first step: hearth_compressor_add_rule). Close a sync before its group;
  * hearth_node_close frees it at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
 /* The same on a compressor that the caller has set up and closes after the sync. Its rules apply from the
