@@ -11,6 +11,7 @@
 #include "membership/health.h"
 #include "node/environment.h"
 #include "node/node.h"
+#include "node/opening.h"
 #include "os/host.h"
 
 #define BYTES_MIN          16384u /* chunk, window, eager */
@@ -87,15 +88,19 @@ int config_read(struct hearth_config *own, struct hearth_tuning *tuning, const s
 
 /* A numeric field: the variable has the same name in capitals, after HEARTH_. */
 struct config_number {
-    const char *name;
     size_t offset, width;
+    bool has_sign;
+    const char *name;
     uint64_t min, max;
     bool suffix; /* K, M, G may follow */
     bool open;   /* the program may set other values than the variable: checked elsewhere, or not at all */
 };
 
-#define FIELD(type, field) #field, offsetof(struct type, field), sizeof(((struct type *)0)->field)
-#define TIMEOUT_MAX_U      ((uint64_t)TIMEOUT_MS_MAX)
+#define HAS_SIGN(field) _Generic((field), int : true, int64_t : true, default : false)
+#define FIELD(type, field)                                                                                   \
+    offsetof(struct type, field), sizeof(((struct type *)0)->field), HAS_SIGN(((struct type *)0)->field),    \
+        #field
+#define TIMEOUT_MAX_U ((uint64_t)TIMEOUT_MS_MAX)
 
 static const struct config_number config_numbers[] = {
     {FIELD(hearth_config, op_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
@@ -107,8 +112,8 @@ static const struct config_number config_numbers[] = {
     {FIELD(hearth_config, open_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
     {FIELD(hearth_config, peer_timeout_ms), PEER_TIMEOUT_MIN, TIMEOUT_MAX_U, false, false},
     {FIELD(hearth_config, form_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
-    {FIELD(hearth_config, trust_network), 0, 1, false, true},
-    {FIELD(hearth_config, plain), 0, 1, false, true},
+    {FIELD(hearth_config, trust_network), 0, 1, false, false},
+    {FIELD(hearth_config, plain), 0, 1, false, false},
     {FIELD(hearth_config, compress_threads), 1, THREADS_MAX, false, false},
 };
 
@@ -131,12 +136,13 @@ static const struct config_number environment_numbers[] = {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* Little-endian: big-endian machines are refused before a number counts. */
+/* Little-endian: big-endian machines are refused before a number counts. A negative number is above every
+ * maximum. */
 static uint64_t number_get(const struct config_number *n, const void *from)
 {
     uint64_t value = 0;
     memcpy(&value, (const uint8_t *)from + n->offset, n->width);
-    return value;
+    return n->has_sign && n->width == sizeof(int32_t) ? (uint64_t)(int32_t)value : value;
 }
 
 static void number_set(const struct config_number *n, void *to, uint64_t value)
@@ -232,6 +238,8 @@ static int read_numbers(const struct config_number *numbers, size_t count, void 
 static int read_names(struct hearth_config *c, struct hearth_tuning *tuning)
 {
     const char *algo = getenv("HEARTH_ALGO"), *level = getenv("HEARTH_LOG_LEVEL");
+    const char *transport = getenv("HEARTH_TRANSPORT");
+    enum mesh_choice choice;
     if (algo && hearth_algo_parse(algo, &tuning->algo) != HEARTH_OK)
         return error_set(
             error_last(), HEARTH_INVALID, RANK_NONE,
@@ -241,6 +249,9 @@ static int read_names(struct hearth_config *c, struct hearth_tuning *tuning)
     if (level && parse_level(level, &c->log_level) != HEARTH_OK)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_LOG_LEVEL is \"%s\"; it takes error, warn, info or debug", level);
+    if (transport && !opening_transport(transport, &choice))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "HEARTH_TRANSPORT is \"%s\"; it takes auto, tcp, quic or shm", transport);
     return HEARTH_OK;
 }
 
@@ -413,10 +424,16 @@ static int check_numbers(const struct config_number *numbers, size_t count, cons
     for (size_t i = 0; i < count; i++) {
         const struct config_number *n = &numbers[i];
         uint64_t value = number_get(n, of);
-        if (!n->open && (value < n->min || value > n->max))
-            return error_set(error, HEARTH_INVALID, RANK_NONE,
-                             "config: %s is %" PRIu64 "; it must be from %" PRIu64 " to %" PRIu64, n->name,
-                             value, n->min, n->max);
+        char text[24];
+        if (n->open || (value >= n->min && value <= n->max))
+            continue;
+        if (n->has_sign)
+            snprintf(text, sizeof text, "%" PRId64, (int64_t)value);
+        else
+            snprintf(text, sizeof text, "%" PRIu64, value);
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "config: %s is %s; it must be from %" PRIu64 " to %" PRIu64, n->name, text, n->min,
+                         n->max);
     }
     return HEARTH_OK;
 }

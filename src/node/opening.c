@@ -154,18 +154,25 @@ static int check_members(struct opening *o, struct error *error)
     return HEARTH_OK;
 }
 
+bool opening_transport(const char *name, enum mesh_choice *choice)
+{
+    if (strcmp(name, "auto") == 0)
+        *choice = MESH_AUTO;
+    else if (strcmp(name, "tcp") == 0)
+        *choice = MESH_ONLY_TCP;
+    else if (strcmp(name, "quic") == 0)
+        *choice = MESH_ONLY_TCP; /* members find and trust each other by tcp; then quic replaces it */
+    else if (strcmp(name, "shm") == 0)
+        *choice = MESH_ONLY_SHM;
+    else
+        return false;
+    return true;
+}
+
 static int check_transport(struct opening *o, struct error *error)
 {
     const char *name = o->own.transport;
-    if (!name || strcmp(name, "auto") == 0)
-        o->choice = MESH_AUTO;
-    else if (strcmp(name, "tcp") == 0)
-        o->choice = MESH_ONLY_TCP;
-    else if (strcmp(name, "quic") == 0)
-        o->choice = MESH_ONLY_TCP; /* members find and trust each other by tcp; then quic replaces it */
-    else if (strcmp(name, "shm") == 0)
-        o->choice = MESH_ONLY_SHM;
-    else
+    if (!opening_transport(name ? name : "auto", &o->choice))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: transport is \"%s\"; it takes auto, tcp, quic or shm", name);
     if (name && strcmp(name, "quic") == 0)

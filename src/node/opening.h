@@ -73,5 +73,7 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
 int MUST_CHECK opening_alone(struct opening *o, struct error *error); /* a roster of one member */
 /* From the roster to a node that is connected to all members. */
 int MUST_CHECK opening_join(struct opening *o, hearth_node **out, struct error *error);
+/* What a transport's name, as the config has it, means for the mesh; false: there is none of that name. */
+bool opening_transport(const char *name, enum mesh_choice *choice);
 /* The port of a "host:port", or the default. */
 uint16_t opening_peer_port(const char *peer, uint16_t default_port);

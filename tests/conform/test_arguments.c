@@ -361,15 +361,16 @@ static void refused(const struct hearth_config *config, int count, const char *w
     check(nodes[0] == before, "nodes were set");
 }
 
-/* With one field of a config or of its tuning wrong. */
-#define REFUSED(part, field, value)                                                                          \
+/* With one field of a config or of its tuning wrong, and the words that say so. */
+#define REFUSED_WITH(part, field, value, words)                                                              \
     do {                                                                                                     \
         struct hearth_config config;                                                                         \
         struct hearth_tuning tuning;                                                                         \
         config_tuned(&config, &tuning);                                                                      \
         part.field = value;                                                                                  \
-        refused(&config, 1, #field);                                                                         \
+        refused(&config, 1, words);                                                                          \
     } while (0)
+#define REFUSED(part, field, value) REFUSED_WITH(part, field, value, #field)
 
 TEST(test_open_local)
 {
@@ -379,7 +380,9 @@ TEST(test_open_local)
     check_error(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID, "nodes");
     REFUSED(config, size, 8);
     REFUSED(config, op_timeout_ms, 0);
-    REFUSED(config, op_timeout_ms, -1);
+    REFUSED_WITH(config, op_timeout_ms, -5, "op_timeout_ms is -5; it must be from 1");
+    REFUSED_WITH(config, plain, 7, "plain is 7; it must be from 0 to 1");
+    REFUSED_WITH(config, trust_network, -1, "trust_network is -1");
     REFUSED(config, log_level, (enum hearth_log_level)0);
     REFUSED(config, log_level, (enum hearth_log_level)5);
     REFUSED(tuning, size, 3);
@@ -390,7 +393,7 @@ TEST(test_open_local)
     REFUSED(tuning, eager_bytes, 1);
     REFUSED(tuning, eager_bytes, SIZE_MAX);
     REFUSED(tuning, ops_max, 0);
-    REFUSED(tuning, ops_max, UINT32_MAX);
+    REFUSED_WITH(tuning, ops_max, UINT32_MAX, "ops_max is 4294967295");
     REFUSED(tuning, spin_us, UINT32_MAX);
     REFUSED(tuning, algo, (enum hearth_algo)8);
     REFUSED(tuning, algo, (enum hearth_algo) - 1);

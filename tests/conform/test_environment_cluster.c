@@ -52,18 +52,18 @@ static uint64_t number_field(const struct hearth_config *c, int i)
 /* ---- strings ---- */
 
 static const char *const strings[] = {
-    "HEARTH_PEERS",     "HEARTH_RENDEZVOUS", "HEARTH_JOB",         "HEARTH_BIND",     "HEARTH_ADVERTISE",
-    "HEARTH_TRANSPORT", "HEARTH_SECRET",     "HEARTH_SECRET_FILE", "HEARTH_KEY_FILE", "HEARTH_SITE",
-    "HEARTH_SEEDS",     "HEARTH_MDNS",       "HEARTH_DISCOVER",    "HEARTH_HEALTH",
+    "HEARTH_PEERS",  "HEARTH_RENDEZVOUS",  "HEARTH_JOB",      "HEARTH_BIND",   "HEARTH_ADVERTISE",
+    "HEARTH_SECRET", "HEARTH_SECRET_FILE", "HEARTH_KEY_FILE", "HEARTH_SITE",   "HEARTH_SEEDS",
+    "HEARTH_MDNS",   "HEARTH_TRANSPORT",   "HEARTH_DISCOVER", "HEARTH_HEALTH",
 };
 enum { STRINGS = sizeof strings / sizeof *strings };
-enum { WORDS = 2 }; /* the last ones: they take certain words only */
+enum { WORDS = 3 }; /* the last ones: they take certain words only */
 
 static const char *string_field(const struct hearth_config *c, int i)
 {
     const char *const fields[STRINGS] = {
-        c->peers,       c->rendezvous, c->job,  c->bind,  c->advertise, c->transport, c->secret,
-        c->secret_file, c->key_file,   c->site, c->seeds, c->mdns,      c->discover,  c->health,
+        c->peers,    c->rendezvous, c->job,   c->bind, c->advertise, c->secret,   c->secret_file,
+        c->key_file, c->site,       c->seeds, c->mdns, c->transport, c->discover, c->health,
     };
     return fields[i];
 }
@@ -187,15 +187,20 @@ TEST_WITH(test_no_helper, clear_environment, NULL)
 
 TEST_WITH(test_words, clear_environment, NULL)
 {
-    const int discover = STRINGS - 2, health = STRINGS - 1;
+    const int transport = STRINGS - 3, discover = STRINGS - 2, health = STRINGS - 1;
     const char *const bad[] = {
         "", " ", "mdns ", "Mdns", "MDNS", "on", "1", "default,low-latency", "low_latency", "some text"};
+    string_taken(transport, "auto");
+    string_taken(transport, "tcp");
+    string_taken(transport, "quic");
+    string_taken(transport, "shm");
     string_taken(discover, "mdns");
     string_taken(discover, "off");
     string_taken(health, "default");
     string_taken(health, "low-latency");
     string_taken(health, "high-latency");
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        refused(strings[transport], bad[k], "auto, tcp, quic or shm");
         refused(strings[discover], bad[k], "mdns or off");
         refused(strings[health], bad[k], "low-latency or high-latency");
     }
