@@ -85,6 +85,12 @@ static int split_peers(struct opening *o, struct error *error)
         o->size = i + 1;
         if (resolve_check(o->peers[i], &why) != HEARTH_OK)
             return error_set(error, HEARTH_INVALID, i, "open: peers: rank %d: %s", i, why.text);
+        for (int k = 0; k < i; k++)
+            if (strcmp(o->peers[k], o->peers[i]) == 0)
+                return error_set(error, HEARTH_INVALID, i,
+                                 "open: peers: rank %d and rank %d are both %s; each needs an address of its "
+                                 "own",
+                                 k, i, o->peers[i]);
         text += next + (text[next] == ',');
     }
     return HEARTH_OK;

@@ -174,6 +174,7 @@ TEST_WITH(bad_peers_are_named_by_rank, setup, NULL)
         {"127.0.0.1:1,127.0.0.1:x", "rank 1"},
         {"127.0.0.1:1,127.0.0.1:2,[::1:3", "rank 2"},
         {"127.0.0.1:1,two words:5", "rank 1"},
+        {"127.0.0.1:1,host:2,127.0.0.1:1", "rank 0 and rank 2 are both 127.0.0.1:1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config.peers = cases[i].peers;
@@ -216,10 +217,10 @@ TEST_WITH(negative_numbers_are_no_members, setup, NULL)
 
 TEST_WITH(too_many_peers, setup, NULL)
 {
-    enum { EACH = 12, COUNT = 1025 };
+    enum { EACH = sizeof "127.0.0.1:1000," - 1, COUNT = 1025 };
     static char peers[EACH * COUNT + 1];
     for (int i = 0; i < COUNT; i++)
-        memcpy(peers + i * EACH, "127.0.0.1:1,", EACH);
+        snprintf(peers + i * EACH, EACH + 1, "127.0.0.1:%d,", 1000 + i);
     peers[EACH * COUNT - 1] = '\0';
     config.peers = peers;
     expect_refused("1025 members");
