@@ -72,26 +72,31 @@ static bool session_local(const struct session *s)
 
 /* ---- what was given ---- */
 
-static bool printable(const char *text)
+static size_t printable_len(const char *text)
 {
-    for (; *text; text++)
-        if (*text < 0x20 || *text > 0x7e)
-            return false;
-    return true;
+    size_t len = 0;
+    while (text[len] >= 0x20 && text[len] <= 0x7e)
+        len++;
+    return len;
 }
 
 static int setup_check(const struct roster_setup *s, struct error *error)
 {
+    size_t printable = printable_len(s->job);
     if (s->size < 1 || s->size > ROSTER_MEMBERS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: a world of %d members: it may have 1 to %d",
                          s->size, ROSTER_MEMBERS_MAX);
     if (s->rank < RANK_NONE || s->rank >= s->size)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: rank %d in a world of %d members", s->rank,
                          s->size);
-    if (strlen(s->job) >= MEETING_JOB_MAX || !printable(s->job))
+    if (strlen(s->job) >= MEETING_JOB_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "open: job \"%s\": it takes at most %u printable characters", s->job,
-                         MEETING_JOB_MAX - 1);
+                         "open: job has %zu characters; it takes at most %u: \"%.32s...\"", strlen(s->job),
+                         MEETING_JOB_MAX - 1, s->job);
+    if (s->job[printable] != '\0')
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: job: byte %zu is 0x%02x, which is not printable ASCII", printable,
+                         (unsigned)(uint8_t)s->job[printable]);
     if (s->size > 1 && !s->peers && !s->rendezvous)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: %d members need a rendezvous or a list of peers", s->size);

@@ -534,7 +534,12 @@ TEST(wrong_setups_are_refused)
     parts_fail(1, HEARTH_INVALID, "rank 2");
     parts_set(1, 2, false);
     parts[0].setup.job = "a\tb";
-    parts_fail(1, HEARTH_INVALID, "job");
+    parts_fail(1, HEARTH_INVALID, "job: byte 1 is 0x09");
+    char job[5001] = "";
+    memset(job, 'j', sizeof job - 1);
+    parts_set(1, 2, false);
+    parts[0].setup.job = job;
+    parts_fail(1, HEARTH_INVALID, "job has 5000 characters");
     parts_set(1, 2, false);
     parts[0].setup.rendezvous = NULL;
     parts_fail(1, HEARTH_INVALID, "rendezvous");
