@@ -14,15 +14,25 @@ static size_t size_of(const void *given)
     return size;
 }
 
-bool sized_set(const void *given)
+static bool size_good(size_t size)
 {
-    return given && size_of(given) >= SIZE_MIN && size_of(given) <= SIZE_MAX_SANE &&
-           size_of(given) % sizeof(size_t) == 0;
+    return size >= SIZE_MIN && size <= SIZE_MAX_SANE && size % sizeof(size_t) == 0;
+}
+
+int sized_check(const void *given, const char *what, const char *name, struct error *error)
+{
+    if (!given)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: %s is NULL", what, name);
+    if (!size_good(size_of(given)))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "%s: %s->size is %zu; set it to sizeof *%s before the call", what, name,
+                         size_of(given), name);
+    return HEARTH_OK;
 }
 
 int sized_read(void *own, size_t len, const void *given, const char *name, struct error *error)
 {
-    if (!sized_set(given))
+    if (!given || !size_good(size_of(given)))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "%s.size is %zu: initialise it with hearth_%s_init", name,
                          given ? size_of(given) : 0, name);

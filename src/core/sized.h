@@ -11,8 +11,9 @@
  * that it cannot do. HEARTH_INVALID: size was never set. `name`: of the struct, for the text. */
 int MUST_CHECK sized_read(void *own, size_t len, const void *given, const char *name, struct error *error);
 
-/* Whether the caller has set the size of an output. NULL: no. */
-bool sized_set(const void *given);
+/* HEARTH_INVALID: an output is NULL, or its size was never set. `what` and `name`: of the call and of its
+ * argument, for the text. */
+int MUST_CHECK sized_check(const void *given, const char *what, const char *name, struct error *error);
 /* Defaults or an output: fills `size` bytes of the caller's from `len` bytes of ours; the rest is zero. The
  * caller's size becomes `size`. */
 void sized_write(void *given, size_t size, const void *own, size_t len);

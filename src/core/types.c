@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/error.h"
+
 static const char *const dtype_names[DTYPE_COUNT] = {
     [HEARTH_F32] = "f32", [HEARTH_F64] = "f64", [HEARTH_F16] = "f16", [HEARTH_BF16] = "bf16",
     [HEARTH_I8] = "i8",   [HEARTH_I32] = "i32", [HEARTH_I64] = "i64", [HEARTH_U8] = "u8",
@@ -31,13 +33,17 @@ static const char *const algo_names[ALGO_COUNT] = {
     [HEARTH_ALGO_EXCHANGE] = "exchange",
 };
 
-/* Index of `name` in the list, or HEARTH_INVALID, which is negative. */
-static int name_find(const char *const *names, int count, const char *name)
+/* Index of `name` in the list, or HEARTH_INVALID, which is negative. `what` it names, for the text. */
+static int name_find(const char *const *names, int count, const char *name, const char *what, const void *out)
 {
-    for (int i = 0; name && i < count; i++)
+    if (!name || !out)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s_parse: %s is NULL", what,
+                         name ? what : "name");
+    for (int i = 0; i < count; i++)
         if (strcmp(names[i], name) == 0)
             return i;
-    return HEARTH_INVALID;
+    return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s_parse: unknown name \"%.32s%s\"", what,
+                     name, strlen(name) > 32 ? "..." : "");
 }
 
 uint32_t hearth_version(void)
@@ -88,8 +94,8 @@ const char *hearth_algo_name(enum hearth_algo algo)
 
 int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype)
 {
-    int found = name_find(dtype_names, DTYPE_COUNT, name);
-    if (found < 0 || !dtype)
+    int found = name_find(dtype_names, DTYPE_COUNT, name, "dtype", dtype);
+    if (found < 0)
         return HEARTH_INVALID;
     *dtype = (enum hearth_dtype)found;
     return HEARTH_OK;
@@ -97,8 +103,8 @@ int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype)
 
 int hearth_op_parse(const char *name, enum hearth_op *op)
 {
-    int found = name_find(op_names, OP_COUNT, name);
-    if (found < 0 || !op)
+    int found = name_find(op_names, OP_COUNT, name, "op", op);
+    if (found < 0)
         return HEARTH_INVALID;
     *op = (enum hearth_op)found;
     return HEARTH_OK;
@@ -106,8 +112,8 @@ int hearth_op_parse(const char *name, enum hearth_op *op)
 
 int hearth_algo_parse(const char *name, enum hearth_algo *algo)
 {
-    int found = name_find(algo_names, ALGO_COUNT, name);
-    if (found < 0 || !algo)
+    int found = name_find(algo_names, ALGO_COUNT, name, "algo", algo);
+    if (found < 0)
         return HEARTH_INVALID;
     *algo = (enum hearth_algo)found;
     return HEARTH_OK;

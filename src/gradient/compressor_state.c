@@ -238,9 +238,9 @@ int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
     static const char what[] = "compressor_stats";
     struct hearth_compressor_stats found;
     struct selection selected;
-    if (compressor && !sized_set(stats))
-        return refuse(what, HEARTH_INVALID, "stats is NULL, or its size is not set");
-    int status = state_begin(compressor, what, name, &selected);
+    int status = compressor ? sized_check(stats, what, "stats", error_last()) : HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = state_begin(compressor, what, name, &selected);
     if (status != HEARTH_OK)
         return status;
     count_all(&selected, &found);

@@ -9,12 +9,14 @@
 
 int hearth_group_rank(const hearth_group *group)
 {
-    return group ? group_rank(group->group) : HEARTH_INVALID;
+    return group ? group_rank(group->group)
+                 : error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_rank: group is NULL");
 }
 
 int hearth_group_size(const hearth_group *group)
 {
-    return group ? group_size(group->group) : HEARTH_INVALID;
+    return group ? group_size(group->group)
+                 : error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_size: group is NULL");
 }
 
 hearth_group *hearth_node_world(hearth_node *node)
@@ -153,7 +155,8 @@ int hearth_group_split(hearth_group *group, int color, int key, const struct hea
 {
     struct split_key *all = NULL;
     if (!group || !out)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: group or out is NULL");
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: %s is NULL",
+                         group ? "out" : "group");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "group_split: %s",
                          hearth_status_text(HEARTH_FORKED));
@@ -205,7 +208,8 @@ int hearth_group_same(hearth_group *group, const void *buffer, size_t len, const
 {
     struct hearth_opts opts;
     if (!group || (!buffer && len > 0))
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: %s is NULL",
+                         group ? "buffer" : "group");
     if (node_forked(group->node)) /* before anything is allocated: the heap may have been busy at the fork */
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s",
                          hearth_status_text(HEARTH_FORKED));

@@ -333,13 +333,26 @@ static int form(struct attempt *a, struct cluster_group **out, struct error *err
     return status;
 }
 
-static bool job_name_good(const char *job)
+static int form_check(const char *job, int min_members, hearth_group **group)
 {
-    size_t len = job ? strnlen(job, JOB_NAME_MAX) : 0;
-    for (size_t i = 0; i < len; i++)
-        if (job[i] < ' ' || job[i] > '~')
-            return false;
-    return len > 0 && len < JOB_NAME_MAX;
+    struct error *error = error_last();
+    if (!group || !job)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "form: %s is NULL", group ? "job" : "group");
+    size_t len = strlen(job), printable = 0;
+    while (job[printable] >= ' ' && job[printable] <= '~')
+        printable++;
+    if (len == 0 || len >= JOB_NAME_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "form: job has %zu characters; it takes 1 to %d: \"%.32s%s\"", len, JOB_NAME_MAX - 1,
+                         job, len > 32 ? "..." : "");
+    if (printable < len)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "form: job: byte %zu is 0x%02x, which is not printable ASCII", printable,
+                         (unsigned)(uint8_t)job[printable]);
+    if (min_members < 1 || min_members > VIEW_MEMBERS_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "form: min_members is %d; it must be from 1 to %d",
+                         min_members, VIEW_MEMBERS_MAX);
+    return HEARTH_OK;
 }
 
 int hearth_group_form(hearth_node *node, const char *job, int min_members, const struct hearth_opts *opts,
@@ -349,13 +362,10 @@ int hearth_group_form(hearth_node *node, const char *job, int min_members, const
     struct cluster_group *f;
     struct error why;
     int status = cluster_groups_of(node, "form", &r);
+    if (status == HEARTH_OK)
+        status = form_check(job, min_members, group);
     if (status != HEARTH_OK)
         return status;
-    if (!group || !job_name_good(job) || min_members < 1 || min_members > VIEW_MEMBERS_MAX)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "form: it needs a group, a job's name of 1 to %d printable characters and "
-                         "min_members from 1 to %d",
-                         JOB_NAME_MAX - 1, VIEW_MEMBERS_MAX);
     struct attempt attempt = {
         .cluster_groups = r,
         .job = job,
@@ -451,9 +461,15 @@ static struct hearth_member member_of(const hearth_group *group, int rank)
 int hearth_group_member(hearth_group *group, int rank, struct hearth_member *given)
 {
     struct error *error = error_last();
-    if (!group || !sized_set(given) || rank < 0 || rank >= hearth_group_size(group))
+    if (!group)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "group_member: group is NULL");
+    if (rank < 0 || rank >= hearth_group_size(group))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "group_member: it needs a group, a rank of it, and a member whose size is set");
+                         "group_member: rank is %d; it must be from 0 to %d", rank,
+                         hearth_group_size(group) - 1);
+    int status = sized_check(given, "group_member", "member", error);
+    if (status != HEARTH_OK)
+        return status;
     if (node_forked(group->node))
         return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s",
                          hearth_status_text(HEARTH_FORKED));
@@ -489,11 +505,13 @@ int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "next_event", &r);
+    if (status == HEARTH_OK)
+        status = sized_check(event, "next_event", "event", error_last());
     if (status != HEARTH_OK)
         return status;
-    if (!sized_set(event) || timeout_ms < -1)
+    if (timeout_ms < -1)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "next_event: it needs an event whose size is set, and timeout_ms of -1 or more");
+                         "next_event: timeout_ms is %" PRId64 "; it takes -1 or more", timeout_ms);
     struct cluster_groups_call call;
     struct cluster_patience patience = {deadline_in(timeout_ms), &call.stop};
     cluster_groups_call_begin(r, &call);

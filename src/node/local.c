@@ -87,10 +87,11 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
     struct error *error = error_last();
     struct hearth_config own;
     struct hearth_tuning tuning;
-    if (!nodes || count < 1 || count > HEARTH_LOCAL_MAX)
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "open_local: count is %d; it must be from 1 to %d%s", count, HEARTH_LOCAL_MAX,
-                         !nodes ? ", and nodes must not be NULL" : "");
+    if (!nodes)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open_local: nodes is NULL");
+    if (count < 1 || count > HEARTH_LOCAL_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open_local: count is %d; it must be from 1 to %d",
+                         count, HEARTH_LOCAL_MAX);
     int status = config_read(&own, &tuning, config, error);
     if (status == HEARTH_OK)
         status = config_check(&own, error);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public interface of requests. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "node/node.h"
@@ -30,7 +31,10 @@ static uint64_t deadline_of(int64_t timeout_ms)
 
 static int timeout_check(int64_t timeout_ms)
 {
-    return timeout_ms < -1 ? refuse(HEARTH_INVALID, "wait: timeout_ms is negative and not -1") : HEARTH_OK;
+    if (timeout_ms >= -1)
+        return HEARTH_OK;
+    return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                     "wait: timeout_ms is %" PRId64 "; it takes -1 or more", timeout_ms);
 }
 
 static int report(hearth_request *request, int status)
@@ -97,8 +101,13 @@ int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64
     size_t first = count;
     for (size_t i = count; requests && i > 0; i--)
         first = requests[i - 1] ? i - 1 : first;
-    if (first == count || !index)
-        return refuse(HEARTH_INVALID, "wait_any: no request to wait for, or index is NULL");
+    if (!index)
+        return refuse(HEARTH_INVALID, "wait_any: index is NULL");
+    if (first == count)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         requests ? "wait_any: all %zu requests are NULL"
+                                  : "wait_any: requests is NULL (count is %zu)",
+                         count);
     int status = timeout_check(timeout_ms);
     if (status == HEARTH_OK)
         status = request_check(requests[first], "");

@@ -272,13 +272,15 @@ TEST(test_other_bad_arguments)
     hearth_request_close(NULL);
     size_t index;
     check_error(hearth_request_wait_all(NULL, 2, 0), HEARTH_INVALID, "wait_all");
-    check_error(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID, "wait_any");
+    check_error(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID, "requests is NULL");
+    hearth_request *const none[2] = {NULL, NULL};
+    check_error(hearth_request_wait_any(none, 2, 0, &index), HEARTH_INVALID, "all 2 requests are NULL");
     check_ok(hearth_barrier_nb(g, NULL, &request));
-    check_error(hearth_request_wait(request, -2), HEARTH_INVALID, "timeout_ms");
+    check_error(hearth_request_wait(request, -2), HEARTH_INVALID, "timeout_ms is -2");
     check_status(hearth_request_wait_all(&request, 1, -2), HEARTH_INVALID);
     check_status(hearth_request_wait_any(&request, 1, -2, &index), HEARTH_INVALID);
     check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
-    check_error(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID, "index");
+    check_error(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID, "index is NULL");
     check_ok(hearth_barrier(c.world[1], NULL));
     hearth_request_close(request);
     fixture_works(&c);
@@ -291,16 +293,23 @@ TEST(test_bad_arguments_of_groups_and_nodes)
     hearth_group *out = NULL;
     char text[8];
     fixture_open(&c, 2, NULL);
-    check_error(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID, "group");
-    check_error(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID, "out");
+    check_error(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID, ": group is NULL");
+    check_error(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID, ": out is NULL");
     struct hearth_opts opts = opts_default();
     opts.size = 3;
     check_error(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID, "opts.size");
     check(!out, "the group was set");
-    check_error(hearth_group_same(NULL, text, 1, NULL, NULL), HEARTH_INVALID, "same");
-    check_error(hearth_group_same(c.world[0], NULL, 1, NULL, NULL), HEARTH_INVALID, "buffer");
-    check_status(hearth_group_rank(NULL), HEARTH_INVALID);
-    check_status(hearth_group_size(NULL), HEARTH_INVALID);
+    check_error(hearth_group_same(NULL, text, 1, NULL, NULL), HEARTH_INVALID, "same: group is NULL");
+    check_error(hearth_group_same(c.world[0], NULL, 1, NULL, NULL), HEARTH_INVALID, "same: buffer is NULL");
+    check_error(hearth_group_rank(NULL), HEARTH_INVALID, "group_rank: group is NULL");
+    check_error(hearth_group_size(NULL), HEARTH_INVALID, "group_size: group is NULL");
+    struct hearth_member member = {.size = sizeof member};
+    check_error(hearth_group_member(NULL, 0, &member), HEARTH_INVALID, "group is NULL");
+    check_error(hearth_group_member(c.world[0], 2, &member), HEARTH_INVALID,
+                "rank is 2; it must be from 0 to 1");
+    check_error(hearth_group_member(c.world[0], 0, NULL), HEARTH_INVALID, "member is NULL");
+    member.size = 3;
+    check_error(hearth_group_member(c.world[0], 0, &member), HEARTH_INVALID, "member->size is 3");
     check(!hearth_node_world(NULL), "the world of nothing");
     check_status((int)hearth_node_metrics_text(NULL, text, 8), HEARTH_INVALID);
     check_status((int)hearth_node_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
@@ -377,7 +386,7 @@ TEST(test_open_local)
     refused(NULL, 0, "count is 0");
     refused(NULL, -1, "count is -1");
     refused(NULL, HEARTH_LOCAL_MAX + 1, "count is 65");
-    check_error(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID, "nodes");
+    check_error(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID, "open_local: nodes is NULL");
     REFUSED(config, size, 8);
     REFUSED(config, op_timeout_ms, 0);
     REFUSED_WITH(config, op_timeout_ms, -5, "op_timeout_ms is -5; it must be from 1");
@@ -443,9 +452,9 @@ TEST(test_names)
     }
     const char *const bad[] = {"", "f", "F32", "f32 ", "sums", "?", "rin"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        check_status(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
-        check_status(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
-        check_status(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
+        check_error(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID, "dtype_parse: unknown name");
+        check_error(hearth_op_parse(bad[i], &op), HEARTH_INVALID, "op_parse: unknown name");
+        check_error(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID, "algo_parse: unknown name");
     }
     check_status(hearth_dtype_parse(NULL, &dtype), HEARTH_INVALID);
     check(strcmp(hearth_dtype_name((enum hearth_dtype)10), "?") == 0, "name of dtype 10");

@@ -413,26 +413,41 @@ TEST(test_events)
     watchdog(0, NULL);
 }
 
+static void check_words(int status, const char *words)
+{
+    check(status, HEARTH_INVALID, words);
+    if (!strstr(hearth_error_text(), words))
+        fail_msg("\"%s\" instead of \"%s\"", hearth_error_text(), words);
+}
+
 TEST(test_bad_calls)
 {
+    char long_job[5001] = "";
     hearth_node *node, *alone;
     hearth_group *group;
     struct hearth_config config;
     struct hearth_event event = {0};
     node_up(&node, &ours_are, 0);
-    check(hearth_group_form(node, "", 1, NULL, &group), HEARTH_INVALID, "no name");
-    check(hearth_group_form(node, "a\nb", 1, NULL, &group), HEARTH_INVALID, "not printable");
-    check(hearth_group_form(node, "a", 0, NULL, &group), HEARTH_INVALID, "nobody");
-    check(hearth_group_form(node, "a", 65, NULL, &group), HEARTH_INVALID, "too many");
+    memset(long_job, 'j', sizeof long_job - 1);
+    check_words(hearth_group_form(node, "a", 1, NULL, NULL), "form: group is NULL");
+    check_words(hearth_group_form(node, NULL, 1, NULL, &group), "form: job is NULL");
+    check_words(hearth_group_form(node, "", 1, NULL, &group), "job has 0 characters");
+    check_words(hearth_group_form(node, long_job, 1, NULL, &group),
+                "job has 5000 characters; it takes 1 to 63");
+    check_words(hearth_group_form(node, "a\nb", 1, NULL, &group), "job: byte 1 is 0x0a");
+    check_words(hearth_group_form(node, "a", 0, NULL, &group), "min_members is 0");
+    check_words(hearth_group_form(node, "a", 65, NULL, &group), "min_members is 65; it must be from 1 to 64");
     struct hearth_opts opts;
     hearth_opts_init(&opts);
     opts.timeout_ms = -2;
     check(hearth_group_form(node, "a", 2, &opts, &group), HEARTH_INVALID, "no time");
     opts.timeout_ms = 0;
     check(hearth_group_form(node, "a", 2, &opts, &group), HEARTH_TIMEOUT, "only what is done at once");
-    check(hearth_node_next_event(node, &event, -2), HEARTH_INVALID, "no time for an event");
     check(hearth_node_wait_for_peers(node, -2, 0), HEARTH_INVALID, "fewer than none");
-    check(hearth_node_next_event(node, &event, 0), HEARTH_INVALID, "no size");
+    check_words(hearth_node_next_event(node, NULL, 0), "event is NULL");
+    check_words(hearth_node_next_event(node, &event, 0), "event->size is 0");
+    event.size = sizeof event;
+    check_words(hearth_node_next_event(node, &event, -2), "timeout_ms is -2");
     group = hearth_node_world(node);
     check(hearth_group_reform(&group, NULL), HEARTH_UNSUPPORTED, "a world");
     hearth_node_close(node);

@@ -43,11 +43,13 @@ TEST(what_cannot_be_read_changes_nothing)
     struct v3 given = {.a = 7};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         given.size = sizes[i];
-        assert_false(sized_set(&given));
+        assert_int_equal(sized_check(&given, "call", "given", &error), HEARTH_INVALID);
+        assert_non_null(strstr(error.text, "call: given->size is"));
         assert_int_equal(sized_read(&own, sizeof own, &given, "opts", &error), HEARTH_INVALID);
         assert_non_null(strstr(error.text, "hearth_opts_init"));
     }
-    assert_false(sized_set(NULL));
+    assert_int_equal(sized_check(NULL, "call", "given", &error), HEARTH_INVALID);
+    assert_string_equal(error.text, "call: given is NULL");
     assert_int_equal(sized_read(&own, sizeof own, NULL, "opts", &error), HEARTH_INVALID);
     given = (struct v3){.size = sizeof given, .a = 7, .c = UINT64_C(1) << 63};
     assert_int_equal(sized_read(&own, sizeof own, &given, "opts", &error), HEARTH_UNSUPPORTED);
@@ -63,5 +65,5 @@ TEST(outputs_are_as_long_as_the_caller_says)
     assert_true(given.size == sizeof(struct v2) && given.a == 1 && given.b == 2 && given.c == 9);
     sized_write(&given, sizeof(struct v3), &defaults, sizeof defaults);
     assert_true(given.size == sizeof(struct v3) && given.a == 1 && given.b == 2 && given.c == 0);
-    assert_true(sized_set(&given));
+    assert_int_equal(sized_check(&given, "call", "given", NULL), HEARTH_OK);
 }

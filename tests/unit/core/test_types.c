@@ -54,6 +54,7 @@ TEST(the_unknown_is_refused)
         assert_int_equal(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
         assert_int_equal(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
         assert_int_equal(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
+        assert_non_null(strstr(hearth_error_text(), bad[i] ? bad[i] : "name is NULL"));
     }
     assert_int_equal(dtype, HEARTH_U64);
     assert_int_equal(op, HEARTH_OP_MAX);
