@@ -246,7 +246,11 @@ static void put_order(struct cluster *cluster, struct text_buf *p)
     text_buf_print(p, "], \"sites\": ["); /* by index in the view */
     for (int i = 0; i < best.size; i++)
         text_buf_print(p, "%s%d", i > 0 ? ", " : "", site[i]);
-    text_buf_print(p, "], \"bottleneck_mbit\": %.1f", topology_bottleneck(t, best.order, best.size) / 10.0);
+    uint32_t slowest = topology_bottleneck(t, best.order, best.size);
+    if (slowest == UINT32_MAX)
+        text_buf_print(p, "], \"bottleneck_mbit\": null");
+    else
+        text_buf_print(p, "], \"bottleneck_mbit\": %.1f", slowest / 10.0);
 }
 
 /* ---- nodes ---- */

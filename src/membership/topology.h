@@ -88,5 +88,5 @@ struct slow_line topology_slow_line(const struct topology *t, const int *members
                                     int count);
 
 /* The slowest path of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth
- * topology`. Paths of the kind PATH_SAME_HOST do not count; UINT32_MAX: none. */
+ * topology`. Paths of the kind PATH_SAME_HOST do not count; UINT32_MAX: none, or nothing is measured. */
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);

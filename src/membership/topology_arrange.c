@@ -533,6 +533,8 @@ uint32_t topology_bottleneck(const struct topology *t, const int *order, int cou
 
     for (int i = 0; i < count; i++) /* hosts are not known here; PATH_SAME_HOST marks paths inside one */
         g.host[i] = i;
+    if (!any_measured(&g))
+        return WITHIN_HOST;
     uint32_t median = median_speed(&g);
     for (int i = 0; i < count && count > 1; i++) {
         const struct path_measure *path = path_of(&g, i, (i + 1) % count);
