@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth id, init and join: who this node is, and the secret of its cluster. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -97,11 +98,38 @@ static int show_secret(const struct secret_args *init, const struct secret *secr
     return code;
 }
 
+enum place { PLACE_FREE, PLACE_SECRET, PLACE_OTHER };
+
+/* What stands at the path. Others may be allowed to read it: a new file takes that away. */
+static enum place look_at(const char *path)
+{
+    struct secret *secret = NULL;
+    struct error error;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) /* ENOTDIR: storing says it better */
+        return errno == ENOENT || errno == ENOTDIR ? PLACE_FREE : PLACE_OTHER;
+    enum place place = secret_read_fd(fd, &secret, &error) ? PLACE_OTHER : PLACE_SECRET;
+    secret_close(secret);
+    close(fd);
+    return place;
+}
+
+static int refuse_other(const struct usage *usage, const char *path)
+{
+    return command_fail(usage->name,
+                        "%s is not a secret that can be read, and nothing was changed: move it away, or name "
+                        "another file with --secret-file",
+                        path);
+}
+
 static int make_secret(const struct secret_args *init, const struct usage *usage, int argc, char **argv)
 {
     struct secret *secret = NULL;
     struct error error;
-    if (!init->replace && access(init->path, F_OK) == 0)
+    enum place place = look_at(init->path);
+    if (place == PLACE_OTHER)
+        return refuse_other(usage, init->path);
+    if (!init->replace && place == PLACE_SECRET)
         return command_fail(usage->name,
                             "there is a secret already, and nothing was changed: %s\nThe file holds the "
                             "token for more machines. To start over: hearth init --replace, and every "
@@ -273,9 +301,9 @@ static int check_existing(const struct secret_args *join, const struct usage *us
     bool missing = false;
     int code = ARGS_GO;
     if (secret_load(join->path, &have, &missing, &error)) {
-        if (missing || join->replace)
-            return ARGS_GO;
-        return command_fail(usage->name, "%s", error.text);
+        if (!missing && !join->replace)
+            return command_fail(usage->name, "%s", error.text);
+        return look_at(join->path) == PLACE_OTHER ? refuse_other(usage, join->path) : ARGS_GO;
     }
     if (memcmp(secret_bytes(have), secret_bytes(secret), SECRET_LEN) == 0) {
         printf("This user has joined the cluster '%s' already; nothing changes: %s\n", secret_name(have),

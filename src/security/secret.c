@@ -160,7 +160,7 @@ static int make(const uint8_t *bytes, const char *name, struct secret **out, str
     name = name ? name : NAME_DEFAULT;
     if (!name_ok(name, strlen(name)))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
+                         "a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
                          SECRET_NAME_MAX - 1);
     secret = secret_named(name, strlen(name));
     if (!secret)
@@ -287,7 +287,7 @@ int secret_parse(const char *text, const char *what, struct secret **out, struct
     if (len < head + 1 + 1 + CODE_LEN || text[len - CODE_LEN - 1] != '-')
         return error_set(
             error, HEARTH_INVALID, RANK_NONE,
-            "%s: the token is cut short or has something added: its last part has %u characters; "
+            "%s: the token is cut short or has something added: its last part must have %u characters; "
             "copy it again",
             what, CODE_LEN);
     if (!name_ok(text + head, len - head - 1 - CODE_LEN))

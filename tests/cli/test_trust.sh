@@ -144,6 +144,17 @@ run init --replace --json
 [ $code -eq 0 ] && [ "$(value cluster)" = hearth ] && [ "$(cat "$folder/cluster")" = "$(value token)" ] && [ "$(value token)" != "$token" ] &&
     [[ $(value namespace) =~ ^[0-9a-f]{32}$ ]] && [ "$(value secret_file)" = "$folder/cluster" ] && grep -q "^This token lets" err
 report $? "--replace makes another, as JSON; the warning is not part of it"
+echo hello >junk
+mkdir dir
+for path in junk dir; do
+    for words in "init" "init --replace" "join $token --replace"; do
+        fails 1 "$scratch/$path is not a secret" $words --secret-file $path
+        ! grep -q "already" err
+        report $? "nor is it called one"
+    done
+done
+[ "$(cat junk)" = hello ] && [ -d dir ]
+report $? "a file that holds no token is never replaced"
 for name in "" "two words" "$(printf 'x%.0s' $(seq 33))" $'new\nline' "sla/sh" "$token"; do
     run init "$name" --secret-file elsewhere
     [ $code -eq 2 ] && grep -q "name has 1 to 32 " err && ! grep -q "hearth1-lab" err && [ ! -e elsewhere ]
