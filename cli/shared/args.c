@@ -19,6 +19,7 @@
 #define HELP_WIDTH   96
 #define HELP_COLUMN  22
 #define NAMES_MAX    64
+#define SHOWN_MAX    32 /* of a word too many: tokens and keys are longer */
 
 /* ---- values ---- */
 
@@ -455,8 +456,11 @@ static int refuse_word(const struct usage *usage, const char *word)
 {
     if (find_type(usage, ARG_REST, NULL))
         return args_refuse(usage, "'%s' is not a flag; put the program after --", word);
-    if (find_type(usage, ARG_WORD, NULL)) /* without the word: it may be a secret */
+    const struct arg *first = find_type(usage, ARG_WORD, NULL);
+    if (first && (strlen(word) > SHOWN_MAX || strcmp(first->name, "TOKEN") == 0)) /* it may be a secret */
         return args_refuse(usage, "too many arguments");
+    if (first)
+        return args_refuse(usage, "too many arguments: '%s'", word);
     return args_refuse(usage, "'%s' is not a flag; flags begin with --", word);
 }
 

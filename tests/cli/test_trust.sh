@@ -37,7 +37,7 @@ report $? "hearth trust --help has usage and an example of each"
 fails 2 "usage: hearth trust" trust
 fails 2 "there is no trust command 'lits'; did you mean 'list'" trust lits
 fails 2 "NODE is missing" trust add
-fails 2 "too many arguments" trust add a b c
+fails 2 "too many arguments: 'c'" trust add a b c
 fails 2 "too many arguments" join hearth1-a-b hearth1-c-d
 ! grep -q hearth1- err
 report $? "a token too many is not repeated"

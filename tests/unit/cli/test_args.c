@@ -259,7 +259,7 @@ TEST(test_program_without_dashes)
     assert_true(!given && rest == argv + 2);
 }
 
-/* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
+/* Words stand alone, in the order of the table; one too many is named, unless it may be a secret. */
 TEST(test_words)
 {
     const char *id = NULL, *label = NULL, *file = NULL;
@@ -270,14 +270,21 @@ TEST(test_words)
         {"json", ARG_FLAG, &json, .about = "flag"},
         {"NAME", ARG_WORD, &label, .about = "word"},
     };
+    const struct arg token_args[] = {{"TOKEN", ARG_WORD, &id, .about = "word"}};
     const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
+    const struct usage token_usage = {"test", "About.", "hearth test", USAGE_ARGS(token_args)};
     assert_int_equal(PARSE(&usage, "one", "--json", "-", "--file=x"), ARGS_GO);
     assert_true(id == argv[1] && label == argv[3] && json && strcmp(file, "x") == 0);
     id = label = NULL;
     assert_int_equal(PARSE(&usage, "--json", "one"), ARGS_GO);
     assert_true(id == argv[2] && !label);
     assert_int_equal(PARSE(&usage, "--json"), EXIT_USAGE);
-    assert_int_equal(PARSE(&usage, "one", "one", "s3cret"), EXIT_USAGE);
+    assert_int_equal(PARSE(&usage, "one", "one", "three"), EXIT_USAGE);
+    assert_non_null(strstr(said, "too many arguments: 'three'"));
+    assert_int_equal(PARSE(&usage, "one", "one", "hearth1-s3cret-0123456789abcdefghijk"), EXIT_USAGE);
+    assert_non_null(strstr(said, "too many arguments"));
+    assert_null(strstr(said, "s3cret"));
+    assert_int_equal(PARSE(&token_usage, "one", "s3cret"), EXIT_USAGE);
     assert_non_null(strstr(said, "too many arguments"));
     assert_null(strstr(said, "s3cret"));
 }
