@@ -177,9 +177,13 @@ static void check_rules(struct doctor *d, char *text)
                    "iptables -I INPUT -p tcp --dport 52415:52431 -j ACCEPT; iptables -I INPUT -p udp -m "
                    "multiport --dports 5353,52415:52431 -j ACCEPT");
     } else {
+        char own[64] = "";
+        int64_t port = json_count_of(json_object_get(d->status, "self"), "port");
+        if (port > 0)
+            snprintf(own, sizeof own, "; the node that runs here: %lld, both", (long long)port);
         doctor_note(d, PASS, "firewall",
-                    "no rules can be seen%s; Hearth needs tcp " PORTS_TCP " and udp " PORTS_UDP,
-                    geteuid() == 0 ? "" : " by this user");
+                    "no rules can be seen%s; Hearth needs tcp " PORTS_TCP " and udp " PORTS_UDP "%s",
+                    geteuid() == 0 ? "" : " by this user", own);
     }
 }
 

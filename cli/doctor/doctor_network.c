@@ -95,6 +95,25 @@ static void check_interfaces(struct doctor *d)
                     "plug in a cable or join the wireless network; ip address shows what there is");
 }
 
+/* Of the node that runs here, as it tells them; false: none does, or it is no member. */
+static bool note_told(struct doctor *d)
+{
+    size_t i;
+    const json_t *member;
+    json_array_foreach(json_object_get(json_object_get(d->status, "view"), "members"), i, member)
+    {
+        const json_t *addresses = json_object_get(member, "addresses");
+        size_t count = json_array_size(addresses);
+        const char *first = json_string_value(json_array_get(addresses, 0));
+        if (strcmp(json_text_of(member, "state"), "self") != 0 || !first)
+            continue;
+        doctor_note(d, PASS, "bind", "the node that runs here tells others %s first, of %zu address%s", first,
+                    count, count == 1 ? "" : "es");
+        return true;
+    }
+    return false;
+}
+
 static void check_bind(struct doctor *d)
 {
     struct sock_addr listen, addrs[8];
@@ -103,6 +122,8 @@ static void check_bind(struct doctor *d)
     char text[SOCK_TEXT_MAX];
     const struct host_wanted wanted = {d->config.bind, d->config.advertise, d->config.port,
                                        clock_real() + SELF_WAIT_NS};
+    if (note_told(d))
+        return;
     if (host_choose(&wanted, &listen, addrs, 8, &count, &error)) {
         doctor_note(d, FAIL, "bind", "%s" FIX "%s", error.text,
                     d->config.bind || d->config.advertise
@@ -218,8 +239,7 @@ static void check_port(struct doctor *d)
     int64_t ours = json_count_of(json_object_get(d->status, "self"), "port");
     unsigned wanted = d->config.port;
     if (d->status) {
-        doctor_note(d, PASS, "port", "%lld, of the node that runs here%s", (long long)ours,
-                    ours == (int64_t)wanted || wanted == 0 ? "" : "; the wanted one was taken");
+        doctor_note(d, PASS, "port", "%lld, of the node that runs here", (long long)ours);
         return;
     }
     int tcp = try_port(d->config.port, false, &error);

@@ -134,7 +134,8 @@ run doctor
 [ $code -eq 2 ]
 report $? "doctor: the exit code is by the worst"
 finding warn version "the node that runs here is 9.9.9"
-finding pass port "52417, of the node that runs here; the wanted one was taken"
+finding pass port "52417, of the node that runs here$"
+finding pass bind "the node that runs here tells others 127.0.0.1:52417 first, of 1 address$"
 finding pass "peer nas" "healthy; reached at 127.0.0.1:$port, not at \[::1\]:1"
 finding warn "peer laptop" "one direction only: it reaches us"
 finding fail "peer attic" "not reached, at 127.0.0.1:1"
