@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/shared/listing.h"
+#include "discovery/finder.h"
 
 #define LOSS_TROUBLE 0.01 /* of beats: more is said as trouble */
 #define NAME_MAX_LEN 72
@@ -241,7 +242,8 @@ static int sighting_trouble(const json_t *status, FILE *file)
             count += complain(file, "%s at %s is no member: %s", name_or_id(node),
                               json_text_of(node, "address"), why[0] ? why : "it has not been reached yet");
     }
-    if (discovery && !json_flag_of(discovery, "mdns") && json_text_of(discovery, "text")[0])
+    if (discovery && !json_flag_of(discovery, "mdns") && json_text_of(discovery, "text")[0] &&
+        !text_is(discovery, "text", FINDER_OFF))
         count += complain(file, "%s", json_text_of(discovery, "text"));
     return count;
 }

@@ -184,7 +184,7 @@ bool finder_text(const struct finder *f, char *text, size_t size)
     const struct helper *h = &f->helper;
 
     if (h->off) {
-        snprintf(text, size, "mdns is switched off");
+        snprintf(text, size, "%s", FINDER_OFF);
     } else if (h->running && h->ready && f->networks.count == 0) {
         snprintf(text, size, "mdns does not work: no interface that is up%s%s",
                  f->bind[0] != '\0' ? " is " : "", f->bind);

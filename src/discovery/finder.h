@@ -12,6 +12,7 @@
 #define SIGHTINGS_MAX    1024 /* further ones push out others, fairly: discovery/sightings.h */
 #define FINDER_SEEDS_MAX 64
 #define FINDER_WAITS_MAX 4
+#define FINDER_OFF       "mdns is switched off" /* as finder_text says it: the user wants it so */
 
 struct finder;
 
@@ -21,7 +22,7 @@ struct finder_setup {
     const char *helper; /* path of the program; NULL: beside this program, beside this library, where it was
                            installed; "" : no mDNS */
     const char *seeds;  /* "host[:port],host[:port]" or NULL; looked up anew now and then */
-    uint16_t seed_port; /* where none is given: NODE_PORT */
+    uint16_t seed_port; /* where none is given: HEARTH_PORT */
     const char *bind;   /* only this interface or address; NULL: all usable ones */
     uint64_t now_ns;
 };

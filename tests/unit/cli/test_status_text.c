@@ -69,6 +69,10 @@ TEST(test_stranded)
     assert_has(text, "! nothing is encrypted here");
     assert_has(text, "! mdns works (helper 4711)\n");
     assert_has(text, "leader none;");
+    json_object_set_new(json_object_get(status, "discovery"), "text", json_string("mdns is switched off"));
+    text = page_of(status_print, status);
+    assert_has(text, "discovery  mdns is switched off\n");
+    assert_null(strstr(text, "! mdns")); /* no trouble: the user wants it so */
     json_decref(status);
 }
 
