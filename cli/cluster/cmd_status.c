@@ -138,7 +138,7 @@ int cmd_nodes(int argc, char **argv)
     bool json = false;
     const struct arg args[] = {
         {"wait", ARG_INT, &wait_s, .min = 0, .max = WAIT_MAX_S, .value_name = "S",
-         .about = "if no node runs here: seconds to look for others"},
+         .about = "if no node runs here: seconds to look for others (default 3)"},
         {"json", ARG_FLAG, &json, .about = "print one JSON object"},
     };
     const struct usage usage = {

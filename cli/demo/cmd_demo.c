@@ -131,7 +131,7 @@ int cmd_demo(int argc, char **argv)
         {"ranks", ARG_INT, &demo.ranks, .about = "processes, or nodes (default 4)", .min = 1,
          .max = DEMO_RANKS_MAX},
         {"rate", ARG_RATE, &demo.line_rate, .about = "how fast each process may send (default 100mbit)"},
-        {"target", ARG_REAL, &demo.target,
+        {"target", ARG_REAL, &demo.target, .value_name = "PERCENT",
          .about = "percent of the test images to classify correctly (default 80)"},
         {"steps", ARG_INT, &demo.steps_max, .about = "at most so many steps for each codec (default 300)",
          .min = 5, .max = STEPS_MAX},
