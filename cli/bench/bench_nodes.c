@@ -109,16 +109,17 @@ static int open_joined(struct openers *o, const struct bench_line *line)
 static int open_nodes(struct openers *o, const struct bench_line *line)
 {
     hearth_node *nodes[BENCH_RANKS_MAX];
-    int status = hearth_config_env(&o->config);
+    if (hearth_config_env(&o->config)) {
+        command_fail("bench allreduce", "%s", hearth_error_text());
+        return EXIT_USAGE;
+    }
     o->config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;
     o->config.log_level = HEARTH_LOG_DEBUG;
     if (line->rate > 0)
         o->config.rate = (uint64_t)(line->rate * 8);
-    if (status == HEARTH_OK && !is_memory(line))
+    if (!is_memory(line))
         return open_joined(o, line);
-    if (status == HEARTH_OK)
-        status = local_open_far(&o->config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes);
-    if (status)
+    if (local_open_far(&o->config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes))
         return command_fail("bench allreduce", "cannot open %d nodes: %s", line->ranks, hearth_error_text());
     for (int r = 0; r < line->ranks; r++)
         o->nodes->list[r].node = nodes[r];

@@ -13,6 +13,8 @@
 #include "cli/shared/progress.h"
 #include "cli/shared/signals.h"
 #include "core/types.h"
+#include "discovery/mdns_line.h"
+#include "discovery/seeds.h"
 #include "os/clock.h"
 #include "os/thread.h"
 #include "security/vault.h"
@@ -46,6 +48,19 @@ static void fill_config(struct hearth_config *config, const struct hearth_config
     config->log_arg = said->log_arg;
 }
 
+/* Before the library sees them: it does not know where they come from. */
+static int check_seeds(const struct usage *usage, const char *text, const char *source)
+{
+    const struct log no_log = {.sink = NULL};
+    struct seeds *seeds = NULL;
+    struct error error;
+    struct heap *heap = heap_open(0);
+    int status = heap ? seeds_open(heap, &no_log, text, HEARTH_PORT, &seeds, &error) : HEARTH_OK;
+    seeds_close(seeds);
+    heap_close(heap);
+    return status == HEARTH_INVALID ? args_refuse(usage, "%s: %s", source, error.text) : ARGS_GO;
+}
+
 int cluster_enter(const struct usage *usage, const struct hearth_config *said,
                   struct cluster_session *cluster)
 {
@@ -58,15 +73,20 @@ int cluster_enter(const struct usage *usage, const struct hearth_config *said,
         return code;
     }
     hearth_config_init(&config);
-    int status = hearth_config_env(&config);
+    code = hearth_config_env(&config) ? args_refuse(usage, "%s", hearth_error_text()) : ARGS_GO;
     fill_config(&config, said);
+    if (code == ARGS_GO)
+        code = check_seeds(usage, config.seeds, said->seeds ? "--seeds" : "HEARTH_SEEDS");
+    if (code != ARGS_GO) {
+        cluster_leave(cluster);
+        return code;
+    }
     secret_token(cluster->handover.secret, token);
     if (cluster->handover.file[0])
         config.secret_file = cluster->handover.file; /* and the trust list beside it */
     else
         config.secret = token;
-    if (!status)
-        status = hearth_node_open(&config, &cluster->node);
+    int status = hearth_node_open(&config, &cluster->node);
     wipe(token, sizeof token);
     if (!status)
         return ARGS_GO;

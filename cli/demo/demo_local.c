@@ -111,8 +111,10 @@ static int open_members(struct local_demo *l)
     struct hearth_config config;
     bool enough = true;
     hearth_config_init(&config);
-    if (hearth_config_env(&config))
-        return command_fail("demo", "the environment is not acceptable: %s", hearth_error_text());
+    if (hearth_config_env(&config)) {
+        command_fail("demo", "the environment is not acceptable: %s", hearth_error_text());
+        return EXIT_USAGE;
+    }
     if (hearth_node_open_local(&config, l->demo->ranks, nodes))
         return command_fail("demo", "cannot open the nodes: %s", hearth_error_text());
     for (int r = 0; r < l->demo->ranks; r++) {

@@ -80,6 +80,10 @@ done
 [ $code -eq 0 ]
 report $? "four nodes have the secret"
 
+fails 2 "--seeds: seed 2" a up --bind 127.0.0.1 --seeds 127.0.0.1,::::x
+HEARTH_SEEDS=unix:x fails 2 "HEARTH_SEEDS: seed 1" a up --bind 127.0.0.1
+HEARTH_HEALTH=x fails 2 "HEARTH_HEALTH is \"x\"" a up --bind 127.0.0.1
+
 port=$(python3 -B "$support/ports.py")
 export HEARTH_SEEDS=127.0.0.1:$port
 start a --port "$port"
