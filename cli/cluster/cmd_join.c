@@ -269,7 +269,7 @@ static int read_token(struct secret_args *join, const struct usage *usage, int a
 {
     char text[ASK_MAX];
     if (join->word && strcmp(join->word, "-") != 0) {
-        int code = parse(usage, join->word, "the token", secret);
+        int code = parse(usage, join->word, "TOKEN", secret);
         hide_word(argc, argv, join->word);
         return code;
     }

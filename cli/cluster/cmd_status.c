@@ -110,6 +110,8 @@ static int look_ourselves(const struct usage *usage, double wait_s, bool progres
                               .progress = progress};
     int status = network_scan(&look, found, &error);
     secret_close(secret);
+    if (status == HEARTH_INVALID)
+        return args_refuse(usage, "HEARTH_SEEDS or HEARTH_BIND: %s", error.text);
     return status ? command_fail("nodes", "%s", error.text) : ARGS_GO;
 }
 

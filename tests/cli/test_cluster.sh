@@ -68,6 +68,7 @@ report $? "it says whom it has asked"
 run nodes --wait 0
 [ $code -eq 0 ] && grep -q "^No node was seen" out && grep -q "No node runs here" out && grep -q "hearth doctor" out
 report $? "hearth nodes looks by itself"
+HEARTH_SEEDS=unix:x fails 2 "HEARTH_SEEDS" nodes --wait 0
 run nodes --wait 0 --json
 [ $code -eq 0 ] && python3 -c 'import json; d = json.load(open("out")); assert d["running"] is False and d["nodes"] == []' 2>err
 report $? "hearth nodes --json"
