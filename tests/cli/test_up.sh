@@ -116,6 +116,8 @@ report $? "status names the transport"
 run a status --json
 python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' out
 report $? "traffic counts what groups have moved"
+grep -q '"bottleneck_mbit": null' out
+report $? "paths inside of one machine are no bottleneck, and no number stands for that"
 
 fails 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
 run a status --json
