@@ -227,3 +227,18 @@ enum hearth_reason hearth_error_reason(void)
 {
     return error_last()->reason;
 }
+
+int error_call(const char *call, int status, const char *format, ...)
+{
+    struct error error;
+    va_list args;
+    va_start(args, format);
+    error_vset(&error, status, RANK_NONE, format, args);
+    va_end(args);
+    return error_call_because(call, &error);
+}
+
+int error_call_because(const char *call, const struct error *error)
+{
+    return error_wrap(error_last(), error, "%s: %s", call, error->text);
+}

@@ -50,3 +50,6 @@ struct tag_text tag_text(uint64_t tag);
 
 /* The calling thread's last error: what hearth_error_text shows. */
 struct error *error_last(void);
+/* Sets it for a call that is refused, as "call: text", and gives the status. */
+int error_call(const char *call, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int error_call_because(const char *call, const struct error *error);

@@ -12,11 +12,11 @@ static const char call_name[] = "all_reduce_compressed";
 static int types_check(const struct reduction_call *call)
 {
     if (!tensor_dtype_good(call->dtype))
-        return refuse(call_name, HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
-                      hearth_dtype_name(call->dtype));
+        return error_call(call_name, HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
+                          hearth_dtype_name(call->dtype));
     if (call->op != HEARTH_OP_SUM && call->op != HEARTH_OP_AVG)
-        return refuse(call_name, HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg",
-                      hearth_op_name(call->op));
+        return error_call(call_name, HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg",
+                          hearth_op_name(call->op));
     return HEARTH_OK;
 }
 
@@ -32,11 +32,11 @@ static int buffers_check(const struct reduction_call *call)
     if (__builtin_mul_overflow(call->count, dtype_size(call->dtype), &len) ||
         __builtin_mul_overflow(call->count, residual_size(call->dtype), &residual_len) || len > INT64_MAX ||
         residual_len > INT64_MAX)
-        return refuse(call_name, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
+        return error_call(call_name, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
     if (call->count > 0 && !call->buffer)
-        return refuse(call_name, HEARTH_INVALID, "buffer is NULL");
+        return error_call(call_name, HEARTH_INVALID, "buffer is NULL");
     if (call->residual && overlap(call->buffer, len, call->residual, residual_len))
-        return refuse(call_name, HEARTH_INVALID, "buffer and residual overlap");
+        return error_call(call_name, HEARTH_INVALID, "buffer and residual overlap");
     return HEARTH_OK;
 }
 
@@ -44,18 +44,19 @@ static int codec_check(const struct reduction_call *call)
 {
     const struct codec *codec = &call->codec;
     if (codec->kind == CODEC_TOPK && codec->chunk == 0 && call->count > SPARSE_COUNT_MAX)
-        return refuse(call_name, HEARTH_UNSUPPORTED,
-                      "topk over a whole tensor takes at most 4,294,967,295 elements; use chunk=4096");
+        return error_call(call_name, HEARTH_UNSUPPORTED,
+                          "topk over a whole tensor takes at most 4,294,967,295 elements; use chunk=4096");
     if (codec->kind != CODEC_POWERSGD || call->algo == REDUCTION_PLAIN)
         return HEARTH_OK;
     if (call->rows == 0 || call->columns == 0 || call->rows > call->count || call->count % call->rows != 0 ||
         call->count / call->rows != call->columns)
-        return refuse(call_name, HEARTH_INVALID,
-                      "powersgd needs the shape of a matrix: rows=COUNT in the codec, of which the number of "
-                      "elements is a multiple");
+        return error_call(
+            call_name, HEARTH_INVALID,
+            "powersgd needs the shape of a matrix: rows=COUNT in the codec, of which the number of "
+            "elements is a multiple");
     if (codec->alternate && !call->state)
-        return refuse(call_name, HEARTH_UNSUPPORTED,
-                      "powersgd,alternate needs what it keeps between steps: use a compressor");
+        return error_call(call_name, HEARTH_UNSUPPORTED,
+                          "powersgd,alternate needs what it keeps between steps: use a compressor");
     return HEARTH_OK;
 }
 
@@ -65,11 +66,11 @@ static int guard_check(const struct reduction_call *call, int size)
     size_t need = reduction_memory(call, size);
     if (limit == 0 || need <= limit)
         return HEARTH_OK;
-    refuse(call_name, HEARTH_LIMIT,
-           "it needs about %zu bytes here (%d ranks, a tensor of %zu bytes, shadows included), more than "
-           "compressed_allreduce_max_bytes = %zu; reduce the tensor in pieces, or raise "
-           "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES (0: no limit)",
-           need, size, call->count * dtype_size(call->dtype), limit);
+    error_call(call_name, HEARTH_LIMIT,
+               "it needs about %zu bytes here (%d ranks, a tensor of %zu bytes, shadows included), more than "
+               "compressed_allreduce_max_bytes = %zu; reduce the tensor in pieces, or raise "
+               "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES (0: no limit)",
+               need, size, call->count * dtype_size(call->dtype), limit);
     node_refuse(call->group, call->opts->tag, error_last());
     return HEARTH_LIMIT;
 }
@@ -85,7 +86,7 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
     if (algos[algo] == REDUCTION_PLAIN ||
         !reduction_can(&call->codec, algos[algo], group_view(call->group->group)) ||
         (algos[algo] == REDUCTION_TWO_LEVEL && call->dtype == HEARTH_F64))
-        return refuse(
+        return error_call(
             call_name, HEARTH_UNSUPPORTED,
             "opts.algo is %s; there are direct (by owners) and exchange (all_gather) for codecs other "
             "than randomk and powersgd, and hierarchical where hosts have several members",
@@ -98,7 +99,7 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
 static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 {
     if (!call->group)
-        return refuse(call_name, HEARTH_INVALID, "group is NULL");
+        return error_call(call_name, HEARTH_INVALID, "group is NULL");
     int status = node_check(call_name, call->group->node);
     if (status != HEARTH_OK)
         return status;
@@ -160,7 +161,7 @@ static int alone_start(const struct reduction_call *call, hearth_request **reque
     }
     int status = node_request(call->group->node, &task, request);
     if (status != HEARTH_OK)
-        return refuse(call_name, status, "%s", hearth_status_text(status));
+        return error_call(call_name, status, "%s", hearth_status_text(status));
     error_clear(&none);
     node_settle(*request, &none);
     return HEARTH_OK;
@@ -191,12 +192,12 @@ static int call_of(hearth_group *group, const char *codec, struct reduction_call
     struct codec_list list;
     struct error reason;
     if (!group)
-        return refuse(call_name, HEARTH_INVALID, "group is NULL");
+        return error_call(call_name, HEARTH_INVALID, "group is NULL");
     int status = node_check(call_name, group->node);
     if (status != HEARTH_OK)
         return status;
     if (codec_parse(codec ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
-        return refuse_because(call_name, &reason);
+        return error_call_because(call_name, &reason);
     status = types_check(call);
     if (status != HEARTH_OK)
         return status;
@@ -234,7 +235,7 @@ int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer, size_t co
     struct reduction_call call = {
         .buffer = buffer, .count = count, .dtype = dtype, .op = op, .residual = residual, .opts = opts};
     if (!request)
-        return refuse(call_name, HEARTH_INVALID, "request is NULL");
+        return error_call(call_name, HEARTH_INVALID, "request is NULL");
     int status = call_of(group, codec, &call);
     return status != HEARTH_OK ? status : reduction_start(&call, request);
 }

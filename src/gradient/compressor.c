@@ -31,31 +31,16 @@ struct operation {
     struct reduction_call call;
 };
 
-int refuse(const char *call, int status, const char *format, ...)
-{
-    struct error error;
-    va_list args;
-    va_start(args, format);
-    error_vset(&error, status, RANK_NONE, format, args);
-    va_end(args);
-    return refuse_because(call, &error);
-}
-
-int refuse_because(const char *call, const struct error *error)
-{
-    return error_wrap(error_last(), error, "%s: %s", call, error->text);
-}
-
 int node_check(const char *call, hearth_node *node)
 {
-    return node_forked(node) ? refuse(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED))
+    return node_forked(node) ? error_call(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED))
                              : HEARTH_OK;
 }
 
 int compressor_check(const char *call, const hearth_compressor *compressor)
 {
     return compressor ? node_check(call, compressor->node)
-                      : refuse(call, HEARTH_INVALID, "compressor is NULL");
+                      : error_call(call, HEARTH_INVALID, "compressor is NULL");
 }
 
 /* ---- opening and closing ---- */
@@ -149,19 +134,19 @@ int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_c
     struct hearth_compressor_config chosen;
     struct error error;
     if (!group || !out)
-        return refuse(what, HEARTH_INVALID, "group or out is NULL");
+        return error_call(what, HEARTH_INVALID, "group or out is NULL");
     int status = node_check(what, group->node);
     if (status != HEARTH_OK)
         return status;
     hearth_compressor_config_init(&chosen);
     if (config && sized_read(&chosen, sizeof chosen, config, "compressor_config", &error) != HEARTH_OK)
-        return refuse_because(what, &error);
+        return error_call_because(what, &error);
     hearth_compressor *c = heap_alloc(group->node->heap, 1, sizeof *c);
     if (!c)
-        return refuse(what, HEARTH_NO_MEMORY, "no memory");
+        return error_call(what, HEARTH_NO_MEMORY, "no memory");
     if (fill(c, group, &chosen, &error) != HEARTH_OK) {
         heap_free(c);
-        return refuse_because(what, &error);
+        return error_call_because(what, &error);
     }
     node_attach(group->node, &c->attachment);
     *out = c;
@@ -190,11 +175,11 @@ int hearth_compressor_add_rule(hearth_compressor *compressor, const char *patter
     if (status != HEARTH_OK)
         return status;
     if (!pattern || !codec)
-        return refuse(what, HEARTH_INVALID, "pattern or codec is NULL");
+        return error_call(what, HEARTH_INVALID, "pattern or codec is NULL");
     mutex_lock(&compressor->lock);
     status = policy_rule(&compressor->policy, pattern, codec, &error);
     mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : refuse_because(what, &error);
+    return status == HEARTH_OK ? HEARTH_OK : error_call_because(what, &error);
 }
 
 /* ---- how a tensor goes ---- */
@@ -313,7 +298,7 @@ static int claim(hearth_compressor *c, const struct hearth_tensor *tensor, struc
     mutex_unlock(&c->lock);
     if (status == HEARTH_NO_MEMORY)
         node_refuse(c->group, o->opts.tag, &error);
-    return status == HEARTH_OK ? HEARTH_OK : refuse_because("compressor_all_reduce", &error);
+    return status == HEARTH_OK ? HEARTH_OK : error_call_because("compressor_all_reduce", &error);
 }
 
 /* The operation has ended. The tensor of one that never came to be is forgotten, and with it the shape it
@@ -339,12 +324,12 @@ static int begin(hearth_compressor *c, const struct hearth_tensor *given, enum h
     if (status != HEARTH_OK)
         return status;
     if (!given)
-        return refuse(what, HEARTH_INVALID, "tensor is NULL");
+        return error_call(what, HEARTH_INVALID, "tensor is NULL");
     *o = (struct operation){.call = {.op = op}};
     if (tensor_read(given, &tensor, &o->form, &error) != HEARTH_OK)
-        return refuse_because(what, &error);
+        return error_call_because(what, &error);
     if (!tensor.data && o->form.count > 0)
-        return refuse(what, HEARTH_INVALID, "data of tensor '%s' is NULL", tensor.name);
+        return error_call(what, HEARTH_INVALID, "data of tensor '%s' is NULL", tensor.name);
     o->call.buffer = tensor.data;
     status = call_opts_read(what, opts, &o->opts);
     return status == HEARTH_OK ? claim(c, &tensor, o) : status;
@@ -389,7 +374,7 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
 {
     struct operation o;
     if (!request)
-        return refuse("compressor_all_reduce", HEARTH_INVALID, "request is NULL");
+        return error_call("compressor_all_reduce", HEARTH_INVALID, "request is NULL");
     int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)
         return status;
@@ -448,5 +433,5 @@ int compressor_adopt(hearth_compressor *compressor, const char *name, const stru
         tensor->state.step = step;
     }
     mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : refuse_because("sync", &error);
+    return status == HEARTH_OK ? HEARTH_OK : error_call_because("sync", &error);
 }

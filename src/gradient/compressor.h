@@ -18,9 +18,6 @@ struct hearth_compressor {
     struct tensors tensors;
 };
 
-/* The thread's last error, with the call's name before its text. They give the status. */
-int refuse(const char *call, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-int refuse_because(const char *call, const struct error *error);
 /* HEARTH_OK, or why nothing can be done with it: NULL, or in a forked child. */
 int MUST_CHECK node_check(const char *call, hearth_node *node);
 int MUST_CHECK compressor_check(const char *call, const hearth_compressor *compressor);

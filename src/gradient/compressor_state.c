@@ -58,7 +58,7 @@ static int state_begin(hearth_compressor *c, const char *call, const char *name,
     if (status == HEARTH_OK)
         return HEARTH_OK;
     mutex_unlock(&c->lock);
-    return refuse_because(call, &error);
+    return error_call_because(call, &error);
 }
 
 static int state_end(hearth_compressor *c)
@@ -134,14 +134,14 @@ int hearth_compressor_scale(hearth_compressor *compressor, double factor)
     struct selection selected;
     struct error error;
     if (compressor && !(factor >= SCALE_MIN && factor <= SCALE_MAX))
-        return refuse(what, HEARTH_INVALID, "factor is %g; it must be from %g to %g", factor, SCALE_MIN,
-                      SCALE_MAX);
+        return error_call(what, HEARTH_INVALID, "factor is %g; it must be from %g to %g", factor, SCALE_MIN,
+                          SCALE_MAX);
     int status = state_begin(compressor, what, NULL, &selected);
     if (status != HEARTH_OK)
         return status;
     status = scale_all(&selected, factor, &error);
     state_end(compressor);
-    return status == HEARTH_OK ? HEARTH_OK : refuse_because(what, &error);
+    return status == HEARTH_OK ? HEARTH_OK : error_call_because(what, &error);
 }
 
 /* ---- saving and loading ---- */
@@ -157,7 +157,7 @@ int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size
     static const char what[] = "compressor_save";
     struct selection selected;
     if (compressor && !buffer && size > 0)
-        return refuse(what, HEARTH_INVALID, "buffer is NULL");
+        return error_call(what, HEARTH_INVALID, "buffer is NULL");
     int status = state_begin(compressor, what, NULL, &selected);
     if (status != HEARTH_OK)
         return status;
@@ -180,15 +180,15 @@ int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, si
     if (status != HEARTH_OK)
         return status;
     if (!buffer)
-        return refuse(what, HEARTH_INVALID, "buffer is NULL");
+        return error_call(what, HEARTH_INVALID, "buffer is NULL");
     tensors_init(&loaded, compressor->node->heap);
     if (snapshot_decode(&loaded, &saved, buffer, len, &error) != HEARTH_OK)
-        return refuse_because(what, &error);
+        return error_call_because(what, &error);
     own = owner_of(compressor);
     if (saved.rank != own.rank || saved.size != own.size)
-        status = refuse(what, HEARTH_INVALID,
-                        "saved by rank %d of %d; this is rank %d of %d, and every rank has its own",
-                        saved.rank, saved.size, own.rank, own.size);
+        status = error_call(what, HEARTH_INVALID,
+                            "saved by rank %d of %d; this is rank %d of %d, and every rank has its own",
+                            saved.rank, saved.size, own.rank, own.size);
     else
         status = state_begin(compressor, what, NULL, &selected);
     if (status == HEARTH_OK) {
@@ -271,10 +271,10 @@ int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *nam
     if (status != HEARTH_OK)
         return status;
     if (!name || (!buffer && size > 0))
-        return refuse(what, HEARTH_INVALID, "name or buffer is NULL");
+        return error_call(what, HEARTH_INVALID, "name or buffer is NULL");
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
     status = tensor ? explain(compressor, tensor, buffer, size) : unknown_error(name, &error);
     mutex_unlock(&compressor->lock);
-    return status >= 0 ? status : refuse_because(what, &error);
+    return status >= 0 ? status : error_call_because(what, &error);
 }

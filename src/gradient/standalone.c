@@ -9,7 +9,7 @@ int hearth_codec_check(const char *codec)
     struct codec_list list;
 
     if (!codec)
-        return refuse("codec_check", HEARTH_INVALID, "codec is NULL");
+        return error_call("codec_check", HEARTH_INVALID, "codec is NULL");
     return codec_parse(codec, &list, error_last());
 }
 
@@ -19,13 +19,13 @@ static int codec_named(const char *call, const char *text, struct codec *codec)
     struct codec_list list;
 
     if (!text)
-        return refuse(call, HEARTH_INVALID, "codec is NULL");
+        return error_call(call, HEARTH_INVALID, "codec is NULL");
     int status = codec_parse(text, &list, error_last());
     if (status)
         return status;
     if (list.automatic)
-        return refuse(call, HEARTH_INVALID, "\"%s\": auto needs a network to choose for, name one codec",
-                      text);
+        return error_call(call, HEARTH_INVALID, "\"%s\": auto needs a network to choose for, name one codec",
+                          text);
     *codec = list.codec[0];
     return HEARTH_OK;
 }
@@ -52,7 +52,10 @@ int hearth_codec_compress(const char *codec, uint64_t key, const void *source, s
     if (status)
         return status;
     if ((!source && count > 0) || !target || !len)
-        return refuse("compress", HEARTH_INVALID, "%s is NULL", !target ? "target" : !len ? "len" : "source");
+        return error_call("compress", HEARTH_INVALID, "%s is NULL",
+                          !target ? "target"
+                          : !len  ? "len"
+                                  : "source");
     heap_init(&heap, 0);
     uint64_t mode = fpmode_enter();
     status = package_encode(&package, &heap, &io, len, error_last());
@@ -67,7 +70,7 @@ int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t 
     struct heap heap;
 
     if (!bytes || (!target && count > 0))
-        return refuse("decompress", HEARTH_INVALID, "%s is NULL", !bytes ? "bytes" : "target");
+        return error_call("decompress", HEARTH_INVALID, "%s is NULL", !bytes ? "bytes" : "target");
     heap_init(&heap, 0);
     uint64_t mode = fpmode_enter();
     int status = package_decode(&heap, bytes, len, &out, error_last());

@@ -17,7 +17,7 @@
 
 static int sync_check(const hearth_sync *sync, const char *name)
 {
-    return sync ? node_check(name, sync->node) : refuse(name, HEARTH_INVALID, "sync is NULL");
+    return sync ? node_check(name, sync->node) : error_call(name, HEARTH_INVALID, "sync is NULL");
 }
 
 /* ---- opening and closing ---- */
@@ -70,17 +70,17 @@ static void sync_drop(struct attachment *attachment)
 int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out)
 {
     if (!compressor || !out)
-        return refuse("sync_open", HEARTH_INVALID, "compressor or out is NULL");
+        return error_call("sync_open", HEARTH_INVALID, "compressor or out is NULL");
     if (op != HEARTH_OP_SUM && op != HEARTH_OP_AVG)
-        return refuse("sync_open", HEARTH_UNSUPPORTED, "op is %s; gradients meet by sum or avg",
-                      hearth_op_name(op));
+        return error_call("sync_open", HEARTH_UNSUPPORTED, "op is %s; gradients meet by sum or avg",
+                          hearth_op_name(op));
     hearth_group *group = compressor->group;
     int status = node_check("sync_open", group->node);
     if (status != HEARTH_OK)
         return status;
     hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
     if (!sync)
-        return refuse("sync_open", HEARTH_NO_MEMORY, "no memory");
+        return error_call("sync_open", HEARTH_NO_MEMORY, "no memory");
     sync->node = group->node;
     sync->group = group;
     sync->heap = group->node->heap;
@@ -91,7 +91,7 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
     status = mutex_init(&sync->lock);
     if (status != HEARTH_OK) {
         heap_free(sync);
-        return refuse("sync_open", status, "the system gives no lock");
+        return error_call("sync_open", status, "the system gives no lock");
     }
     sync->id = sync_next_id(group);
     sync->formed = group->node->loss == HEARTH_VIEW_CHANGED;
@@ -161,17 +161,18 @@ static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, con
 {
     uint64_t hash = hash64(0, tensor->name, strlen(tensor->name));
     if (sync->frozen)
-        return refuse("sync_add", HEARTH_INVALID, "\"%s\" comes too late: the first step has begun",
-                      tensor->name);
+        return error_call("sync_add", HEARTH_INVALID, "\"%s\" comes too late: the first step has begun",
+                          tensor->name);
     if (sync->tensor_count == SYNC_TENSORS_MAX)
-        return refuse("sync_add", HEARTH_LIMIT, "there are %u tensors, no more are allowed",
-                      SYNC_TENSORS_MAX);
+        return error_call("sync_add", HEARTH_LIMIT, "there are %u tensors, no more are allowed",
+                          SYNC_TENSORS_MAX);
     for (uint32_t i = 0; i < sync->tensor_count; i++)
         if (sync->tensors[i].name_hash == hash && strcmp(sync->tensors[i].name, tensor->name) == 0)
-            return refuse("sync_add", HEARTH_INVALID, "\"%s\" is registered already, as %u", tensor->name, i);
+            return error_call("sync_add", HEARTH_INVALID, "\"%s\" is registered already, as %u", tensor->name,
+                              i);
     char *name = tensors_grow(sync) ? heap_strdup(sync->heap, tensor->name) : NULL;
     if (!name)
-        return refuse("sync_add", HEARTH_NO_MEMORY, "no memory for \"%s\"", tensor->name);
+        return error_call("sync_add", HEARTH_NO_MEMORY, "no memory for \"%s\"", tensor->name);
     struct sync_tensor *t = &sync->tensors[sync->tensor_count];
     *t = (struct sync_tensor){.name = name,
                               .name_hash = hash,
@@ -190,7 +191,7 @@ int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *given)
     if (status != HEARTH_OK)
         return status;
     if (tensor_read(given, &tensor, &form, &why) != HEARTH_OK)
-        return refuse_because("sync_add", &why);
+        return error_call_because("sync_add", &why);
     mutex_lock(&sync->lock);
     status = tensor_add(sync, &tensor, &form);
     mutex_unlock(&sync->lock);
@@ -200,8 +201,8 @@ int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *given)
 static int index_check(const hearth_sync *sync, const char *name, int index)
 {
     if (index < 0 || (uint32_t)index >= sync->tensor_count)
-        return refuse(name, HEARTH_INVALID, "index is %d; %u tensors are registered", index,
-                      sync->tensor_count);
+        return error_call(name, HEARTH_INVALID, "index is %d; %u tensors are registered", index,
+                          sync->tensor_count);
     return HEARTH_OK;
 }
 
@@ -215,7 +216,7 @@ int hearth_sync_set_data(hearth_sync *sync, int index, void *data)
     struct sync_tensor *t = status == HEARTH_OK ? &sync->tensors[index] : NULL;
     bool resting = sync->stage == STAGE_DOUBT || sync->stage == STAGE_COMMITTED;
     if (t && !resting && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
-        status = refuse("sync_set_data", HEARTH_INVALID, "\"%s\" is in flight", t->name);
+        status = error_call("sync_set_data", HEARTH_INVALID, "\"%s\" is in flight", t->name);
     else if (t)
         t->data = data;
     mutex_unlock(&sync->lock);
@@ -228,11 +229,11 @@ int hearth_sync_set_weight(hearth_sync *sync, double weight)
     if (status != HEARTH_OK)
         return status;
     if (!(weight >= 0 && weight <= WEIGHT_MAX))
-        return refuse("sync_set_weight", HEARTH_INVALID, "weight is %g; it must be from 0 to %g", weight,
-                      WEIGHT_MAX);
+        return error_call("sync_set_weight", HEARTH_INVALID, "weight is %g; it must be from 0 to %g", weight,
+                          WEIGHT_MAX);
     mutex_lock(&sync->lock);
     if (sync->begun)
-        status = refuse("sync_set_weight", HEARTH_INVALID, "the step has begun");
+        status = error_call("sync_set_weight", HEARTH_INVALID, "the step has begun");
     else
         sync->weight = weight;
     mutex_unlock(&sync->lock);
@@ -254,9 +255,9 @@ static int step_check(hearth_sync *sync)
 /* This step may have been committed or not: the next group decides. */
 static int doubt(const hearth_sync *sync, const char *name)
 {
-    return refuse(name, HEARTH_VIEW_CHANGED,
-                  "step %llu may have been committed by others: hearth_group_reform settles it",
-                  (unsigned long long)sync->steps);
+    return error_call(name, HEARTH_VIEW_CHANGED,
+                      "step %llu may have been committed by others: hearth_group_reform settles it",
+                      (unsigned long long)sync->steps);
 }
 
 /* With the lock. *take: the tensor is the calling thread's now; else there is nothing to do. */
@@ -275,9 +276,10 @@ static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
     if (t->progress == TENSOR_DONE)
         return HEARTH_OK;
     if (t->progress != TENSOR_IDLE && t->progress != TENSOR_AGAIN)
-        return refuse("sync_ready", HEARTH_INVALID, "\"%s\" is ready already in this step", t->name);
+        return error_call("sync_ready", HEARTH_INVALID, "\"%s\" is ready already in this step", t->name);
     if (!t->data && t->item.count > 0)
-        return refuse("sync_ready", HEARTH_INVALID, "\"%s\" has no data: call hearth_sync_set_data", t->name);
+        return error_call("sync_ready", HEARTH_INVALID, "\"%s\" has no data: call hearth_sync_set_data",
+                          t->name);
     t->progress = TENSOR_COMING;
     sync->begun = true;
     *take = t;
@@ -314,8 +316,8 @@ static int missing_check(const hearth_sync *sync)
     }
     if (missing == 0)
         return HEARTH_OK;
-    return refuse("sync_wait", HEARTH_INVALID, "%u of %u tensors were not made ready: %s%s", missing,
-                  sync->tensor_count, text, missing > NAMED_MAX ? ", ..." : "");
+    return error_call("sync_wait", HEARTH_INVALID, "%u of %u tensors were not made ready: %s%s", missing,
+                      sync->tensor_count, text, missing > NAMED_MAX ? ", ..." : "");
 }
 
 static int deadline_of(const hearth_sync *sync, const struct hearth_opts *given, uint64_t *deadline_ns)
@@ -335,7 +337,7 @@ static int deadline_of(const hearth_sync *sync, const struct hearth_opts *given,
 static int wait_begin(hearth_sync *sync)
 {
     if (sync->waiting)
-        return refuse("sync_wait", HEARTH_INVALID, "another thread waits already");
+        return error_call("sync_wait", HEARTH_INVALID, "another thread waits already");
     int status = step_check(sync);
     if (status == HEARTH_OK && sync->stage == STAGE_DOUBT)
         status = doubt(sync, "sync_wait");

@@ -2,7 +2,6 @@
 /* Checks of arguments: a bad one is refused before any effect, with a text that names it. */
 #include "node/call.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "core/sized.h"
@@ -16,32 +15,7 @@ struct call_region {
     size_t len;
 };
 
-static int bad(const struct call *call, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static int bad(const struct call *call, int status, const char *format, ...)
-{
-    struct error reason;
-    va_list args;
-    va_start(args, format);
-    error_vset(&reason, status, RANK_NONE, format, args);
-    va_end(args);
-    return error_set(error_last(), status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), reason.text);
-}
-
 /* ---- options ---- */
-
-static int bad_opts(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int bad_opts(const char *name, const char *format, ...)
-{
-    struct error reason;
-    va_list args;
-    va_start(args, format);
-    error_vset(&reason, HEARTH_INVALID, RANK_NONE, format, args);
-    va_end(args);
-    return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: %s", name, reason.text);
-}
 
 void hearth_opts_init_sized(struct hearth_opts *opts, size_t size)
 {
@@ -59,14 +33,16 @@ int call_opts_read(const char *name, const struct hearth_opts *given, struct hea
     if (status != HEARTH_OK)
         return error_set(error_last(), status, RANK_NONE, "%s: %s", name, why.text);
     if (o->timeout_ms < -1 || o->timeout_ms > INT64_C(1000) * 3600 * 24 * 365)
-        return bad_opts(name, "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
-                        (long long)o->timeout_ms);
+        return error_call(name, HEARTH_INVALID,
+                          "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
+                          (long long)o->timeout_ms);
     if (!(o->weight >= 0 && o->weight <= WEIGHT_MAX))
-        return bad_opts(name, "opts.weight is %g; it must be from 0 to %g", o->weight, WEIGHT_MAX);
+        return error_call(name, HEARTH_INVALID, "opts.weight is %g; it must be from 0 to %g", o->weight,
+                          WEIGHT_MAX);
     if (o->flags & ~FLAGS_KNOWN)
-        return bad_opts(name, "opts.flags is 0x%x: unknown bits", o->flags);
+        return error_call(name, HEARTH_INVALID, "opts.flags is 0x%x: unknown bits", o->flags);
     if ((unsigned)o->algo >= ALGO_COUNT)
-        return bad_opts(name, "opts.algo: unknown algorithm %d", (int)o->algo);
+        return error_call(name, HEARTH_INVALID, "opts.algo: unknown algorithm %d", (int)o->algo);
     return HEARTH_OK;
 }
 
@@ -74,8 +50,8 @@ static int opts_read(const struct call *call, const struct hearth_opts *given, s
 {
     int status = call_opts_read(plan_kind_name(call->kind), given, o);
     if (status == HEARTH_OK && o->codec && strcmp(o->codec, "none") != 0)
-        return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; call hearth_all_reduce_compressed for it",
-                   o->codec);
+        return error_call(plan_kind_name(call->kind), HEARTH_UNSUPPORTED,
+                          "opts.codec is \"%s\"; call hearth_all_reduce_compressed for it", o->codec);
     return status;
 }
 
@@ -177,19 +153,24 @@ static int buffers_check(struct call *call, int rank, int size)
 {
     struct call_region source, target;
     if (!regions_of(call, rank, size, &source, &target))
-        return bad(call, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "the buffers would hold 2^63 bytes or more");
     if (source.len > 0 && !source.at)
-        return bad(call, HEARTH_INVALID, "source is NULL, but %zu bytes are to be read from it", source.len);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "source is NULL, but %zu bytes are to be read from it", source.len);
     if (target.len > 0 && !target.at)
-        return bad(call, HEARTH_INVALID, "target is NULL, but %zu bytes are to be written to it", target.len);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "target is NULL, but %zu bytes are to be written to it", target.len);
     call->in_place = source.at && target.at && is_in_place(call, rank, &source, &target);
     if (call->kind == PLAN_BROADCAST)
         return HEARTH_OK;
     if (!call->in_place && overlap(&source, &target))
-        return bad(call, HEARTH_INVALID, "source and target overlap, but not as an in-place call");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "source and target overlap, but not as an in-place call");
     if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts &&
         memcmp(call->in_counts, call->out_counts, (size_t)size * sizeof(size_t)) != 0)
-        return bad(call, HEARTH_INVALID, "in place both lists of counts must be the same");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "in place both lists of counts must be the same");
     return HEARTH_OK;
 }
 
@@ -198,22 +179,28 @@ static int buffers_check(struct call *call, int rank, int size)
 static int arguments_check(const struct call *call, int rank, int size)
 {
     if (dtype_size(call->dtype) == 0)
-        return bad(call, HEARTH_INVALID, "dtype: unknown type %d", (int)call->dtype);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID, "dtype: unknown type %d",
+                          (int)call->dtype);
     if (plan_kind_reduces(call->kind) && (unsigned)call->op >= OP_COUNT)
-        return bad(call, HEARTH_INVALID, "op: unknown operation %d", (int)call->op);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID, "op: unknown operation %d",
+                          (int)call->op);
     if (plan_kind_reduces(call->kind) && !op_takes(call->op, call->dtype))
-        return bad(call, HEARTH_INVALID, "%s combines the bits of integers, and dtype is %s",
-                   hearth_op_name(call->op), hearth_dtype_name(call->dtype));
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "%s combines the bits of integers, and dtype is %s", hearth_op_name(call->op),
+                          hearth_dtype_name(call->dtype));
     if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_OP_AVG)
-        return bad(call, HEARTH_UNSUPPORTED, "there is no average over a prefix; use sum and divide");
+        return error_call(plan_kind_name(call->kind), HEARTH_UNSUPPORTED,
+                          "there is no average over a prefix; use sum and divide");
     if (!plan_kind_rooted(call->kind))
         return HEARTH_OK;
     if (call->root < 0 || call->root >= size)
-        return bad(call, HEARTH_INVALID, "root is %d; the group has ranks 0 to %d", call->root, size - 1);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "root is %d; the group has ranks 0 to %d", call->root, size - 1);
     const size_t *counts = call->kind == PLAN_GATHER ? call->out_counts : call->in_counts;
     if (rank == call->root && counts && counts[rank] != call->count)
-        return bad(call, HEARTH_INVALID, "count is %zu, but counts[%d] is %zu: both are the root's own part",
-                   call->count, rank, counts[rank]);
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "count is %zu, but counts[%d] is %zu: both are the root's own part", call->count,
+                          rank, counts[rank]);
     return HEARTH_OK;
 }
 
@@ -221,10 +208,11 @@ static int counts_given(const struct call *call, int rank)
 {
     bool root = rank == call->root;
     if (call->kind == PLAN_ALL_TO_ALL && (!call->in_counts || !call->out_counts))
-        return bad(call, HEARTH_INVALID, "source_counts and target_counts must not be NULL");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          "source_counts and target_counts must not be NULL");
     if ((call->kind == PLAN_GATHER && root && !call->out_counts) ||
         (call->kind == PLAN_SCATTER && root && !call->in_counts))
-        return bad(call, HEARTH_INVALID, "counts must not be NULL at the root");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID, "counts must not be NULL at the root");
     return HEARTH_OK;
 }
 
@@ -233,9 +221,10 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
 {
     struct hearth_opts chosen;
     if (!group || !request)
-        return bad(call, HEARTH_INVALID, !group ? "group is NULL" : "request is NULL");
+        return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
+                          !group ? "group is NULL" : "request is NULL");
     if (node_forked(group->node))
-        return bad(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
+        return error_call(plan_kind_name(call->kind), HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
     int rank = group_rank(group->group), size = group_size(group->group);
     int status = opts_read(call, opts, &chosen);
     if (chosen.timeout_ms == -1)
