@@ -345,8 +345,10 @@ static void trials_given(struct prng *prng, enum plan_kind kind, enum hearth_alg
 /* Set where a processor is emulated, which takes minutes. */
 static void skip_if_brief(void)
 {
-    if (getenv("HEARTH_TEST_BRIEF"))
+    if (getenv("HEARTH_TEST_BRIEF")) {
+        print_message("skipped: takes minutes on an emulated processor\n");
         skip();
+    }
 }
 
 static void trials_of_size(int size, uint64_t seed)
