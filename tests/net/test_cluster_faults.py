@@ -233,11 +233,13 @@ class Faults(unittest.TestCase):
                 self.assertEqual(after.leader, before.leader)
             if stranded:
                 self.wait_stranded(lost, since)
-            time.sleep(chance.uniform(0, 2))
+            if count > 2:  # one of two begins anew after a while, and its cluster may be the one that both go on with
+                time.sleep(chance.uniform(0, 2))
             since = time.monotonic()
             returns(lost)
             again = self.timed(names[1], since)
-            self.assertEqual(again.instance, before.instance, "the majority's cluster is the one that goes on")
+            if count > 2:
+                self.assertEqual(again.instance, before.instance, "the majority's cluster is the one that goes on")
             self.assertEqual(again.ids, before.ids, "the same processes")
         self.repeat(1, 20, once)
 
