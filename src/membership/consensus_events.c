@@ -36,7 +36,7 @@ static void tell_left(struct consensus *a, const struct view *old, int index)
         event_text(e, "it left");
     else if (old->instance != a->view.instance)
         event_text(e, "we are in another instance of the cluster now");
-    else if (p && p->health.state == HEALTH_DEAD && p->health.linked)
+    else if (p && p->health.state == HEALTH_DEAD && p->health.silent)
         event_text(e, "nothing was heard from it for %.1f s", (double)a->preset->dead_ns / 1e9);
     else if (p && p->health.state == HEALTH_DEAD)
         event_text(e, "the connection to it broke and did not come back");

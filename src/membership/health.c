@@ -124,6 +124,8 @@ bool health_tick(struct health *h, uint64_t now_ns)
         }
         h->next_ns = jittered(h, now_ns);
     }
+    if (h->state != HEALTH_DEAD)
+        h->silent = h->linked;
     h->state = state_at(h, now_ns);
     return due;
 }

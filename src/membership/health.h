@@ -23,6 +23,7 @@ struct health {
     const struct health_preset *preset;
     enum health_state state;
     bool linked;          /* connected */
+    bool silent;          /* it was when it died */
     uint64_t heard_ns;    /* last traffic */
     uint64_t unlinked_ns; /* not connected since */
     uint64_t next_ns;     /* of the next heartbeat */

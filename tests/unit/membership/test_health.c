@@ -56,6 +56,9 @@ TEST(silence_is_suspicious_then_death)
     assert_int_not_equal(h.state, HEALTH_DEAD);
     health_tick(&h, 3000 * MS);
     assert_int_equal(h.state, HEALTH_DEAD);
+    struct health cut = h; /* the owner closes the connection: it died of silence all the same */
+    health_unlinked(&cut, 3100 * MS);
+    assert_true(cut.silent);
     health_heard(&h, 3500 * MS);
     assert_int_equal(h.state, HEALTH_HEALTHY);
 }
@@ -103,6 +106,7 @@ TEST(a_broken_connection_has_half_a_second)
     health_heard(&h, 21499 * MS); /* a late message is no connection */
     health_tick(&h, 21500 * MS);
     assert_int_equal(h.state, HEALTH_DEAD);
+    assert_false(h.silent);
     assert_int_equal(health_deadline(&h), NEVER_NS);
     health_linked(&h, 30 * NS_PER_S);
     assert_int_equal(h.state, HEALTH_HEALTHY);
