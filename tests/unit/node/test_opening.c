@@ -220,7 +220,7 @@ TEST_WITH(too_many_peers, setup, NULL)
     enum { EACH = sizeof "127.0.0.1:1000," - 1, COUNT = 1025 };
     static char peers[EACH * COUNT + 1];
     for (int i = 0; i < COUNT; i++)
-        snprintf(peers + i * EACH, EACH + 1, "127.0.0.1:%d,", 1000 + i);
+        snprintf(peers + i * EACH, EACH + 1, "127.0.0.1:%04u,", (1000u + (unsigned)i) % 10000u);
     peers[EACH * COUNT - 1] = '\0';
     config.peers = peers;
     expect_refused("1025 members");
