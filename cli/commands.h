@@ -20,4 +20,5 @@ int cmd_doctor(int argc, char **argv);
 
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);
+int bench_messages(int argc, char **argv);
 int bench_cluster(int argc, char **argv);

@@ -9,6 +9,7 @@
 
 #include "collective/state.h"
 #include "core/bytes.h"
+#include "fake_peer.h"
 #include "transport/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
@@ -18,89 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 #define STEPS_MAX   400
 #define COUNT_MAX   6000u
 #define MEMORY_MAX  (32u << 20)
-
-static void must(bool condition)
-{
-    if (!condition)
-        abort();
-}
-
-/* ---- a peer ---- */
-
-struct fake {
-    struct conn conn;
-    uint8_t in[1 << 14];
-    size_t in_at, in_len;
-    size_t piece; /* bytes a call moves at most */
-    bool full, gone;
-    uint64_t sequence;
-};
-
-static ssize_t fake_send(struct conn *conn, const struct iovec *pieces, int count)
-{
-    struct fake *fake = (struct fake *)conn;
-    size_t len = 0;
-    for (int i = 0; i < count; i++)
-        len += pieces[i].iov_len;
-    if (fake->gone)
-        return HEARTH_PEER_LOST;
-    return fake->full ? 0 : (ssize_t)(len < fake->piece ? len : fake->piece);
-}
-
-static ssize_t fake_recv(struct conn *conn, void *target, size_t len_max)
-{
-    struct fake *fake = (struct fake *)conn;
-    size_t len = fake->in_len - fake->in_at;
-    len = len < len_max ? len : len_max;
-    len = len < fake->piece ? len : fake->piece;
-    memcpy(target, fake->in + fake->in_at, len);
-    fake->in_at += len;
-    return len == 0 && fake->gone ? HEARTH_PEER_LOST : (ssize_t)len;
-}
-
-static void fake_close(struct conn *conn)
-{
-    ((struct fake *)conn)->gone = true;
-}
-
-static int fake_descriptor(const struct conn *conn)
-{
-    (void)conn;
-    return -1;
-}
-
-static void fake_attend(struct conn *conn)
-{
-    (void)conn;
-}
-
-static void fake_doze(struct conn *conn, bool asleep, bool want_room)
-{
-    (void)conn;
-    (void)asleep;
-    (void)want_room;
-}
-
-static const struct transport fake_transport = {
-    .scheme = "fake",
-    .send = fake_send,
-    .recv = fake_recv,
-    .close = fake_close,
-    .descriptor = fake_descriptor,
-    .attend = fake_attend,
-    .doze = fake_doze,
-};
-
-static void fake_put(struct fake *fake, const void *bytes, size_t len)
-{
-    if (fake->in_at == fake->in_len)
-        fake->in_at = fake->in_len = 0;
-    if (len > sizeof fake->in - fake->in_len)
-        return;
-    if (len > 0)
-        memcpy(fake->in + fake->in_len, bytes, len);
-    fake->in_len += len;
-}
 
 /* ---- the member ---- */
 

@@ -132,10 +132,10 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
         w->seen ^= payload[i];
 }
 
-static void on_sent(void *arg, struct link *link, void *owner, void *cookie)
+static void on_sent(void *arg, struct link *link, const struct link_item *item)
 {
-    struct send *send = owner;
-    (void)arg, (void)link, (void)cookie;
+    struct send *send = item->owner;
+    (void)arg, (void)link;
     must(send->out);
     send->out = false;
 }
@@ -306,11 +306,15 @@ static void do_send(struct world *w, struct reader *r)
     struct send *send = &w->sends[what % SENDS_MAX];
     size_t len = get_u16(r) % RING;
     uint8_t *buffer = w->buffers[(what >> 5) % REGIONS];
-    if (send->out || !w->up || !link_room(&w->link))
+    if (send->out || !w->up || !link_room(&w->link, LINK_NORMAL))
         return;
     struct frame frame = {.kind = FRAME_DATA, .length = (uint32_t)len};
     send->out = true;
-    link_send_data(&w->link, &frame, buffer ? buffer : w->plain, send, w);
+    link_send_data(&w->link, &(struct link_data){.frame = frame,
+                                                 .payload = buffer ? buffer : w->plain,
+                                                 .owner = send,
+                                                 .cookie = w,
+                                                 .class = LINK_NORMAL});
 }
 
 static void do_region(struct world *w, uint8_t what)

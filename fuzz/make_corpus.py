@@ -6,7 +6,8 @@ import struct
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 MAGIC, VERSION = 0x4648, 1
-KINDS = ("hello data grant credit abort dispute ask answer verdict ping pong bye").split()
+KINDS = ("hello data grant credit abort dispute ask answer verdict ping pong bye leave message piece accept taken withdraw "
+         "release").split()
 FIELDS = {
     "length": 0, "group": 0, "tag": 0, "sequence": 0, "fingerprint": 0, "epoch": 0, "lane": 0, "step": 0,
     "credit": 0, "total": 0, "weight": 0.0, "link_sequence": 1, "ack": 0, "flags": 0, "reserved": 0,
@@ -50,7 +51,7 @@ def frames():
     )
     yield "bad_magic", frame("ping", magic=0x4849)
     yield "bad_version", frame("ping", version=2)
-    yield "bad_kind", frame("13")
+    yield "bad_kind", frame("20")
     yield "bad_flags", frame("ping", flags=1)
     yield "bad_reserved", frame("ping", reserved=1)
     yield "bad_length", frame("ping", length=513)

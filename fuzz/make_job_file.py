@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/job_file, from docs/messages.md and not from the C code; without the sum at the end, which
+# Writes the seeds below fuzz/corpus/job_file, from docs/cluster_messages.md and not from the C code; without the sum at the end, which
 # the target makes.
 import struct
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/jobs, from docs/messages.md and not from the C code.
+# Writes the seeds below fuzz/corpus/jobs, from docs/cluster_messages.md and not from the C code.
 import struct
 
 from make_corpus import CORPUS

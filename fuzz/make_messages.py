@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/message, from docs/wire.md and docs/messages.md and not from the C code.
+# Writes the seeds below fuzz/corpus/message, from docs/wire.md and docs/cluster_messages.md and not from the C code.
 # With --golden: prints tests/golden/message_v2.hex instead.
 import struct
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes fuzz/corpus/probes from docs/messages.md: messages that measure, good ones and ones that are wrong in one thing."""
+"""Writes fuzz/corpus/probes from docs/cluster_messages.md: messages that measure, good ones and ones that are wrong in one thing."""
 
 import struct
 

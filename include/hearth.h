@@ -76,6 +76,11 @@ enum hearth_status {
     HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
     HEARTH_NO_MEMORY = -207, /* out of memory, or the configured memory limit is reached */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
+    HEARTH_TOO_LONG = -209,  /* a message is longer than the receiver's buffer, a reply than its limit */
+    HEARTH_NO_SUCH_CALL = -210, /* remote calls: no handler has this name there */
+    HEARTH_CALL_FAILED = -211,  /* remote calls: the handler failed; the text is the handler's */
+    HEARTH_BUSY = -212,         /* remote calls: too many calls wait there already */
+    HEARTH_COPY_FAILED = -213,  /* the memory adapter (struct hearth_memory) failed here */
 
     /* Peer: one member is lost. */
     HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */
@@ -140,6 +145,16 @@ HEARTH_API int hearth_error_rank(void);
 /* The cause of that failure, for programs: texts may change. */
 HEARTH_API enum hearth_reason hearth_error_reason(void);
 HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "peer_left"; "?" if unknown */
+
+/* What became of a message or a remote call that failed: whether it can be sent again without harm. */
+enum hearth_fate {
+    HEARTH_FATE_NONE = 0,          /* the error is not about a message or a call */
+    HEARTH_FATE_NOT_DELIVERED = 1, /* the receiver did not get it and will not; a call did not run */
+    HEARTH_FATE_DELIVERED = 2,     /* the receiver has it; a call has run */
+    HEARTH_FATE_UNKNOWN = 3        /* it had left when the connection or the deadline ended: either */
+};
+HEARTH_API enum hearth_fate hearth_error_fate(void);            /* of the last failed call on this thread */
+HEARTH_API const char *hearth_fate_name(enum hearth_fate fate); /* "not_delivered"; "?" if unknown */
 
 /* ---- Types ---------------------------------------------------------------------------------------- */
 
@@ -347,7 +362,8 @@ HEARTH_API int hearth_node_open_local(const struct hearth_config *config, int co
  * until all members agree on roster and settings and are connected to each other, at most open_timeout_ms.
  * The error names the cause and the member: a missing or duplicate rank, an unreachable address, different
  * settings. The node has one thread of its own, compress_threads - 1 more from the first compressed call on,
- * and one more from the first non-blocking compressed call on. */
+ * one more from the first non-blocking compressed call on, and one more from the first call on device memory
+ * on. */
 HEARTH_API int hearth_node_open(const struct hearth_config *config, hearth_node **node);
 
 /* The node's connections as text for people: one line per member (rank, host, transport, address, round
@@ -505,11 +521,63 @@ HEARTH_API int hearth_node_on_event(hearth_node *node, hearth_event_fn *fn, void
  * Buffer and result as in hearth_node_metrics_text. */
 HEARTH_API int64_t hearth_node_status_json(hearth_node *node, char *buffer, size_t size);
 
+/* ---- Device memory ----------------------------------------------------------------------------------
+ *
+ * Buffers that the CPU cannot read or write, as on a GPU. The group gets a memory adapter; then all buffers
+ * of data in calls on the group are device pointers, which only the adapter touches: of collectives,
+ * hearth_group_same, hearth_all_reduce_compressed (its residual, too), compressors, syncs, sends, receives.
+ * Counts, texts, struct hearth_message, remote calls and the state of compressors and syncs stay in host
+ * memory. The library copies each buffer into memory of its own and back, in pieces, on a thread of its own
+ * (messages: on the thread that begins or ends them): one operation is copied while others are under way,
+ * and the first pieces travel while later ones are copied. Members need not have the same kind of memory:
+ * what travels is the same. Not tried on real devices yet. */
+
+/* Each function returns 0, or any other number if it failed: then the call returns HEARTH_COPY_FAILED with a
+ * text that names the function and the number. A failure before the results are copied back aborts the
+ * operation for all members; one while they are copied back fails it here only, and the target is undefined.
+ *
+ * The functions are called by threads of the library and by callers, also by several at once; they must not
+ * call the library. The copies of one thread happen in their order. What a buffer holds must be complete when
+ * the call begins, or copy_in must wait for it: for example, both on the same stream. */
+typedef int hearth_copy_in_fn(void *arg, void *host, const void *device, size_t len);
+typedef int hearth_copy_out_fn(void *arg, void *device, const void *host, size_t len);
+typedef int hearth_copy_wait_fn(void *arg);
+
+/* Always initialise with hearth_memory_init. Without functions it is host memory. */
+struct hearth_memory {
+    size_t size;
+    void *arg;                  /* for the functions; lives until the last operation that uses it has ended */
+    hearth_copy_in_fn *copy_in; /* `len` bytes to the host; may go on until wait has returned */
+    hearth_copy_out_fn *copy_out; /* likewise to the device */
+    hearth_copy_wait_fn *wait;    /* returns when all copies that this thread has begun are complete */
+};
+
+HEARTH_API void hearth_memory_init_sized(struct hearth_memory *memory, size_t size);
+static inline void hearth_memory_init(struct hearth_memory *memory)
+{
+    hearth_memory_init_sized(memory, sizeof(*memory));
+}
+
+/* Buffers of later calls on the group are in this memory; NULL: in host memory, as at first. It is copied.
+ * No other thread may be in a call on the group; operations in flight keep the memory they began with. A
+ * group of hearth_group_split begins with the memory of its parent, that of hearth_group_reform with the
+ * memory of the group before. */
+HEARTH_API int hearth_group_set_memory(hearth_group *group, const struct hearth_memory *memory);
+
 /* ---- Options of a collective ---------------------------------------------------------------------- */
 
 enum hearth_flag {
-    HEARTH_FLAG_RESTORE = 1u << 0,   /* in place: restore the input if the operation fails (costs one copy) */
-    HEARTH_FLAG_RANK_ORDER = 1u << 1 /* combine in rank order in every plan: same bits on every transport */
+    HEARTH_FLAG_RESTORE = 1u << 0, /* in place: restore the input if the operation fails (costs one copy) */
+    HEARTH_FLAG_RANK_ORDER = 1u << 1, /* combine in rank order in every plan: same bits on every transport */
+    HEARTH_FLAG_SYNC_SEND = 1u << 2   /* messages: a send ends when the message was received */
+};
+
+/* Which transfer goes first where several wait for the same connection. Only messages have a choice:
+ * collectives are normal. A higher priority gets more turns, never all of them. */
+enum hearth_priority {
+    HEARTH_PRIORITY_NORMAL = 0,
+    HEARTH_PRIORITY_HIGH = 1,
+    HEARTH_PRIORITY_BULK = 2 /* large transfers without a hurry */
 };
 
 /* Runs once, when the operation has ended, on the thread that ended it. It must not block. It may start
@@ -518,7 +586,7 @@ enum hearth_flag {
 typedef void hearth_done_fn(void *arg, int status);
 
 /* Always initialise with hearth_opts_init; NULL in place of options means the defaults. Everything except
- * timeout_ms, weight, HEARTH_FLAG_RESTORE and the callback must be the same on all members. */
+ * timeout_ms, weight, memory, HEARTH_FLAG_RESTORE and the callback must be the same on all members. */
 struct hearth_opts {
     size_t size;
     int64_t timeout_ms;    /* deadline: then it is aborted for all members; -1 = the node's default */
@@ -526,9 +594,12 @@ struct hearth_opts {
     double weight;         /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
     uint32_t flags;        /* enum hearth_flag */
     enum hearth_algo algo; /* HEARTH_ALGO_AUTO */
-    const char *codec;     /* NULL or "none"; compressed calls have their own argument */
+    const char *codec;     /* NULL or "none"; compressed calls have their own argument; messages: see there */
     hearth_done_fn *done;  /* NULL = none */
     void *done_arg;
+    enum hearth_priority priority;      /* messages: HEARTH_PRIORITY_NORMAL */
+    enum hearth_dtype dtype;            /* messages with a codec: type of their elements: HEARTH_F32 */
+    const struct hearth_memory *memory; /* of this call's buffers; it is copied; NULL = the group's */
 };
 
 HEARTH_API void hearth_opts_init_sized(struct hearth_opts *opts, size_t size);
@@ -679,6 +750,154 @@ HEARTH_API int hearth_exclusive_scan_nb(hearth_group *group, const void *source,
 HEARTH_API int hearth_barrier_nb(hearth_group *group, const struct hearth_opts *opts,
                                  hearth_request **request);
 
+/* ---- Messages -------------------------------------------------------------------------------------------
+ *
+ * Bytes from one member of a group to another. A message has a tag; a receive names the sender and the tag,
+ * or takes any. Messages of one sender with one tag are received in the order in which their sends began;
+ * messages with different tags do not wait for each other. Collectives and messages never match.
+ *
+ * A send has ended when its buffer may be used again: a short message may still be on its way then. With
+ * HEARTH_FLAG_SYNC_SEND it has ended when a receive has the whole message. Short messages leave at once,
+ * within a budget (`eager_bytes` for each pair); all others wait for their receive and go straight from the
+ * sender's memory to the receiver's. So a sender that is ahead waits: until then its buffer is lent.
+ *
+ * If a member is lost, a failed send tells what became of the message: hearth_error_fate. A receive for which
+ * no message has begun to arrive ends with the error of the group, and so does every later call. A member
+ * that leaves (hearth_node_close) leaves its messages behind: receives get what it had sent.
+ *
+ * Of the options, timeout_ms, priority, codec, dtype, HEARTH_FLAG_SYNC_SEND and the callback count. `codec`
+ * (fp16, bf16, int8 and the others without rows=) of a send: the buffer holds elements of `dtype`, which
+ * travel compressed; it is not a transaction and has no residual. The receive needs no codec, only the same
+ * dtype: another one is HEARTH_MISMATCH. docs/cluster_messages.md has examples. */
+
+#define HEARTH_ANY_RANK (-2)       /* receives: from any member */
+#define HEARTH_ANY_TAG  UINT64_MAX /* receives: with any tag; not a tag of a send */
+
+/* What was received. */
+struct hearth_received {
+    size_t size; /* set by the caller: sizeof */
+    int rank;    /* of the sender */
+    uint64_t tag;
+    size_t len;
+};
+
+HEARTH_API int hearth_send(hearth_group *group, int to, uint64_t tag, const void *data, size_t len,
+                           const struct hearth_opts *opts);
+/* The message may be shorter than the buffer. A longer one is received and lost: HEARTH_TOO_LONG, with both
+ * lengths, here and at a sender whose send has not ended; the buffer is unchanged. `received` may be NULL; it
+ * belongs to the operation until that has ended. */
+HEARTH_API int hearth_recv(hearth_group *group, int from, uint64_t tag, void *buffer, size_t len,
+                           const struct hearth_opts *opts, struct hearth_received *received);
+HEARTH_API int hearth_send_nb(hearth_group *group, int to, uint64_t tag, const void *data, size_t len,
+                              const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_recv_nb(hearth_group *group, int from, uint64_t tag, void *buffer, size_t len,
+                              const struct hearth_opts *opts, struct hearth_received *received,
+                              hearth_request **request);
+
+/* A part of a message; a message of several is one message. At most HEARTH_IOVEC_MAX parts; the array is
+ * copied, the memory lent. */
+struct hearth_iovec {
+    void *data; /* not written by a send */
+    size_t len;
+};
+#define HEARTH_IOVEC_MAX 1024
+
+HEARTH_API int hearth_sendv(hearth_group *group, int to, uint64_t tag, const struct hearth_iovec *parts,
+                            size_t count, const struct hearth_opts *opts);
+HEARTH_API int hearth_recvv(hearth_group *group, int from, uint64_t tag, const struct hearth_iovec *parts,
+                            size_t count, const struct hearth_opts *opts, struct hearth_received *received);
+HEARTH_API int hearth_sendv_nb(hearth_group *group, int to, uint64_t tag, const struct hearth_iovec *parts,
+                               size_t count, const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_recvv_nb(hearth_group *group, int from, uint64_t tag, const struct hearth_iovec *parts,
+                               size_t count, const struct hearth_opts *opts, struct hearth_received *received,
+                               hearth_request **request);
+
+/* Waits, at most opts->timeout_ms, until a message could be received, and leaves it there; HEARTH_PENDING if
+ * none came. Another thread's receive may take it first. */
+HEARTH_API int hearth_probe(hearth_group *group, int from, uint64_t tag, const struct hearth_opts *opts,
+                            struct hearth_received *received);
+
+/* A message of any length, in memory of the library. */
+struct hearth_message {
+    size_t size;
+    void *data; /* NULL if len is 0 */
+    size_t len;
+    int rank; /* of the sender */
+    uint64_t tag;
+};
+/* *message is set when the operation has succeeded; the caller frees it, before the node closes. */
+HEARTH_API int hearth_message_recv(hearth_group *group, int from, uint64_t tag,
+                                   const struct hearth_opts *opts, struct hearth_message **message);
+HEARTH_API int hearth_message_recv_nb(hearth_group *group, int from, uint64_t tag,
+                                      const struct hearth_opts *opts, struct hearth_message **message,
+                                      hearth_request **request);
+HEARTH_API void hearth_message_free(struct hearth_message *message); /* NULL is allowed */
+
+/* ---- Remote calls ---------------------------------------------------------------------------------------
+ *
+ * A member runs a handler of another member, or of its own, and gets its reply. Only members of one group can
+ * call each other. A call runs at most once: after a failure hearth_error_fate says whether it may have run.
+ * The deadline (opts->timeout_ms) and a cancel travel with the call: a call that still waits there then does
+ * not run. */
+
+typedef struct hearth_rpc hearth_rpc; /* a call that is being answered */
+
+/* Runs on a thread of the node, several at once. It answers once, by hearth_rpc_reply or hearth_rpc_fail,
+ * before it returns or later from any thread. `request` (aligned to 16 bytes; NULL if len is 0) lives until
+ * the answer, and no longer than the node. It may block and may call Hearth, also remote calls, but it must
+ * not remove a handler, and must close neither its node nor the group of the call.
+ *
+ * hearth_node_close waits for handlers that run: what they wait for in Hearth ends with HEARTH_CLOSED, their
+ * answers still leave, and calls that have not begun are told that they will not. A call that is answered
+ * after that is HEARTH_CLOSED here. */
+typedef void hearth_rpc_fn(void *arg, hearth_rpc *rpc, const void *request, size_t len);
+
+/* Always initialise with hearth_rpc_limits_init. */
+struct hearth_rpc_limits {
+    size_t size;
+    size_t request_max; /* bytes of a request; a longer one is HEARTH_TOO_LONG at the caller: 1,048,576 */
+    size_t reply_max;   /* bytes of a reply: 1,048,576 */
+    uint32_t running;   /* calls of this handler at the same time, with those to be answered later: 64 */
+    uint32_t waiting;   /* further calls that wait; then HEARTH_BUSY at the caller: 256 */
+};
+HEARTH_API void hearth_rpc_limits_init_sized(struct hearth_rpc_limits *limits, size_t size);
+static inline void hearth_rpc_limits_init(struct hearth_rpc_limits *limits)
+{
+    hearth_rpc_limits_init_sized(limits, sizeof(*limits));
+}
+
+/* Calls of `name` (1..63 printable ASCII) run the handler, in all groups of the node, also those that it
+ * forms later. At most 256 names; one that has a handler is HEARTH_INVALID. NULL `handler` removes it: calls
+ * that wait are HEARTH_NO_SUCH_CALL, and when it returns the handler is not running; what it has left
+ * unanswered can still be answered. `limits` may be NULL. A node runs at most HEARTH_RPC_THREADS handlers at
+ * the same time. */
+#define HEARTH_RPC_THREADS 8
+HEARTH_API int hearth_rpc_register(hearth_node *node, const char *name, hearth_rpc_fn *handler, void *arg,
+                                   const struct hearth_rpc_limits *limits);
+/* Answers, and ends the use of `rpc`, whatever it returns but HEARTH_INVALID. HEARTH_TOO_LONG: longer than
+ * reply_max; the caller gets the same. HEARTH_CANCELLED, HEARTH_TIMEOUT, HEARTH_CLOSED, a lost peer: nobody
+ * waits for the answer any more. The reply is copied. */
+HEARTH_API int hearth_rpc_reply(hearth_rpc *rpc, const void *reply, size_t len);
+/* The same with an error: the caller gets HEARTH_CALL_FAILED with this text (cut to 200 characters; what is
+ * not printable ASCII becomes a question mark). */
+HEARTH_API int hearth_rpc_fail(hearth_rpc *rpc, const char *text);
+HEARTH_API hearth_group *hearth_rpc_group(const hearth_rpc *rpc); /* in which it was called; NULL: closed */
+HEARTH_API int hearth_rpc_rank(const hearth_rpc *rpc);            /* of the caller, in that group */
+/* Milliseconds until the caller's deadline; 0: it has passed, or the caller has cancelled or is gone, and the
+ * answer will not be used. */
+HEARTH_API int64_t hearth_rpc_time_left(const hearth_rpc *rpc);
+
+/* *reply is set on success; the caller frees it with hearth_message_free, before the node closes. Of the
+ * options, timeout_ms, priority and the callback count. Errors, with hearth_error_fate:
+ *  - HEARTH_NO_SUCH_CALL, HEARTH_BUSY (too many calls there), HEARTH_TOO_LONG (the request): not delivered;
+ *  - HEARTH_CALL_FAILED, with the handler's text, HEARTH_TOO_LONG (the reply): delivered;
+ *  - HEARTH_TIMEOUT, HEARTH_CANCELLED, a lost peer: unknown if the request had left, else not delivered. */
+HEARTH_API int hearth_rpc_call(hearth_group *group, int to, const char *name, const void *request, size_t len,
+                               const struct hearth_opts *opts, struct hearth_message **reply);
+HEARTH_API int hearth_rpc_call_nb(hearth_group *group, int to, const char *name, const void *request,
+                                  size_t len, const struct hearth_opts *opts, struct hearth_message **reply,
+                                  hearth_request **pending);
+
 /* ---- Requests ------------------------------------------------------------------------------------- */
 
 /* The operation's status if it has ended, else HEARTH_PENDING. Does not block. */
@@ -704,6 +923,7 @@ HEARTH_API int hearth_request_fd(hearth_request *request);
 HEARTH_API const char *hearth_request_error(const hearth_request *request);
 HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* of the error; -1: none */
 HEARTH_API enum hearth_reason hearth_request_error_reason(const hearth_request *request);
+HEARTH_API enum hearth_fate hearth_request_error_fate(const hearth_request *request);
 /* Frees the request. An unfinished operation is cancelled first; after this call nothing touches its
  * buffers. NULL is allowed. Must not be called from a completion callback. */
 HEARTH_API void hearth_request_close(hearth_request *request);
@@ -720,6 +940,7 @@ HEARTH_API void hearth_request_close(hearth_request *request);
  *   topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]     the largest of the tensor, or of each chunk
  *   randomk:RATIO[,values=f32|bf16|int8]                coordinates that all members draw alike
  *   powersgd:RANK[,rows=COUNT][,alternate]              low-rank factors of a matrix
+ *   NAME[:PARAMETERS]         a codec of yours: hearth_codec_register
  *   auto:CODEC[,CODEC...]     the fastest of these here; none if no codec helps
  * and each with ",feedback=off". Example: "topk:0.01,values=int8". docs/compression.md helps to choose.
  *
@@ -740,17 +961,18 @@ HEARTH_API void hearth_request_close(hearth_request *request);
  * of the tensor, the plain call sends it along, as a transaction.
  *
  * The options tag, timeout_ms, weight and the callback work as elsewhere. algo fixes the algorithm, for
- * measurement: HEARTH_ALGO_DIRECT by owners, HEARTH_ALGO_EXCHANGE by all_gather (neither for randomk and
- * powersgd), HEARTH_ALGO_HIERARCHICAL inside each host first (not for powersgd and f64); others are
- * HEARTH_UNSUPPORTED. Flags affect plain calls only: compressed calls always restore inputs and sum in rank
- * order (two-level: by the plan inside each host, in rank order between hosts). A call that needs more memory
- * than compressed_allreduce_max_bytes is HEARTH_LIMIT.
+ * measurement: HEARTH_ALGO_DIRECT by owners (not for user codecs), HEARTH_ALGO_EXCHANGE by all_gather
+ * (neither for randomk and powersgd), HEARTH_ALGO_HIERARCHICAL inside each host first (not for powersgd and
+ * f64); others are HEARTH_UNSUPPORTED. Flags affect plain calls only: compressed calls always restore inputs
+ * and sum in rank order (two-level: by the plan inside each host, in rank order between hosts). A call that
+ * needs more memory than compressed_allreduce_max_bytes is HEARTH_LIMIT.
  *
  * Invariant, with w the weights and W their sum (HEARTH_OP_SUM: both 1), added over all members: W * result
  * (once) + new residuals = w * inputs + old residuals; within the f32 rounding of the numbers involved, and
  * before the result is rounded to 16 bits. */
 
-/* HEARTH_OK, or HEARTH_INVALID with a text that shows the grammar. */
+/* HEARTH_OK, or HEARTH_INVALID with a text that shows the grammar; also of a user codec that is not
+ * registered. */
 HEARTH_API int hearth_codec_check(const char *codec);
 
 /* buffer[i] = op over members of buffer[i], through the codec (NULL: the config's). `residual`: count
@@ -929,6 +1151,65 @@ HEARTH_API int hearth_codec_compress(const char *codec, uint64_t key, const void
  * HEARTH_PROTOCOL, another count or type is HEARTH_INVALID; then the target is unchanged. */
 HEARTH_API int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t count,
                                        enum hearth_dtype dtype);
+
+/* ---- User codecs: your own functions under a name ---- */
+
+/* What a function of a user codec is called for. */
+struct hearth_codec_call {
+    size_t size;            /* of the struct, set by the library */
+    const char *parameters; /* of NAME:PARAMETERS in the codec's text; "": none */
+    size_t count;           /* elements */
+    uint64_t key;           /* to draw random numbers by: of tensor, step and member; decode has encode's */
+};
+
+/* The functions compute in f32, whatever the tensor's type: the library converts, adds the residual before
+ * encode, and computes the next residual from what decode makes of the payload. Each is a pure function of
+ * its arguments and gives the same bits on all members. They are called on any thread of the library and of
+ * its callers, several at a time, and must not call functions of nodes, groups, compressors or requests. */
+
+/* Whether the codec takes the parameters ("" if the text has none): 0, or the text is HEARTH_INVALID. */
+typedef int hearth_codec_check_fn(void *arg, const char *parameters);
+/* Bytes of the longest payload of call->count elements (key is 0): at most 2^48, and the same on all members.
+ * 0: the codec cannot encode so many: an all-reduce goes plain, hearth_codec_compress is
+ * HEARTH_UNSUPPORTED. */
+typedef size_t hearth_codec_bound_fn(void *arg, const struct hearth_codec_call *call);
+/* Encodes the values, all finite, to at most `size` bytes, the bound, and stores how many. Or not 0:
+ * HEARTH_NO_MEMORY, HEARTH_LIMIT and HEARTH_UNSUPPORTED become the status of the operation, all others
+ * HEARTH_INVALID. A length above `size` and a payload that decode refuses are HEARTH_INVALID, too. */
+typedef int hearth_codec_encode_fn(void *arg, const struct hearth_codec_call *call, const float *values,
+                                   void *bytes, size_t size, size_t *len);
+/* Decodes a payload into call->count values, which are 0 before. The bytes may come from another member, so
+ * all of them must be checked; they are not aligned. Not 0: they are malformed; that, or a value that is not
+ * finite, is HEARTH_PROTOCOL and names the sender. (HEARTH_NO_MEMORY stays as it is.) */
+typedef int hearth_codec_decode_fn(void *arg, const struct hearth_codec_call *call, const void *bytes,
+                                   size_t len, float *values);
+
+/* Always initialise with hearth_codec_functions_init. */
+struct hearth_codec_functions {
+    size_t size;
+    void *arg;                    /* passed to all: NULL */
+    hearth_codec_check_fn *check; /* NULL = the codec has no parameters: NULL */
+    hearth_codec_bound_fn *bound;
+    hearth_codec_encode_fn *encode;
+    hearth_codec_decode_fn *decode;
+};
+
+HEARTH_API void hearth_codec_functions_init_sized(struct hearth_codec_functions *functions, size_t size);
+static inline void hearth_codec_functions_init(struct hearth_codec_functions *functions)
+{
+    hearth_codec_functions_init_sized(functions, sizeof(*functions));
+}
+/* Makes NAME, or NAME:PARAMETERS, a codec wherever this process names one. All members register it before
+ * they name it. Where it is not registered its name is HEARTH_INVALID, and hearth_all_reduce_compressed then
+ * ends with HEARTH_ABORTED for the other members. A name has 1 to 31 characters of a-z, 0-9, - and _, begins
+ * with a letter, and is not that of a built-in codec or option. PARAMETERS: 1 to 63 printable characters
+ * without space and comma.
+ *
+ * Any thread. The struct is copied; functions and arg must live until the process ends. To register the same
+ * again is harmless. Other functions replace those of the name for texts that are read from then on;
+ * compressors, syncs and operations that were opened before keep theirs. Use another name when the payload
+ * changes: members compare names, not functions. HEARTH_LIMIT: there were 256 registrations. */
+HEARTH_API int hearth_codec_register(const char *name, const struct hearth_codec_functions *functions);
 
 /* ---- Measurement ---------------------------------------------------------------------------------- */
 

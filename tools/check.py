@@ -34,11 +34,13 @@ INCLUDES = {
     "membership": ["core", "wire/peer_codec.h", "security/digest.h", "security/node_key.h"],
     "cluster": ["core", "os", "wire", "metrics", "security", "connect", "bootstrap", "discovery",
                 "membership"],
-    "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
+    "message": ["core", "wire", "transport/link.h"],
+    "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h", "message/messages.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "connect", "bootstrap",
-             "collective", "compress", "security", "cluster", "membership"],
+             "message", "collective", "compress", "security", "cluster", "membership"],
     "compress": ["core", "kernel"],
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
+    "remote": ["core", "os", "message/messages.h", "collective/engine.h", "node"],
     "api.c": ["core", "node", "collective"],
     "cli": FACES,
     "bench": FACES + ["transport", "security", "cli/shared"],
@@ -111,7 +113,7 @@ PYTHON_BANNED = [
 
 LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS, PARAMETERS = 700, 70, 110, 120, 6
 MANY_PARAMETERS = ("src/kernel/", "src/transport/quic_engine.c")  # ngtcp2 gives the types of its callbacks
-LONGER_FILES = {"include/hearth.h": 950, "docs/api.md": 1500}  # the public interface, and the page made of it
+LONGER_FILES = {"include/hearth.h": 1250, "docs/api.md": 1900, "docs/architecture.md": 800, "docs/wire.md": 800}  # one page each
 SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
 SAME_NAME = {"__init__.py", "__main__.py"}  # Python wants them in every package
 SPDX = "SPDX-License-Identifier: Apache-2.0"

@@ -494,7 +494,7 @@ int bench_allreduce(int argc, char **argv)
         free(b);
         return command_fail("bench allreduce", "no memory");
     }
-    b->line = (struct bench_line){.transport = "mem", .ranks = 4};
+    b->line = (struct bench_line){.command = "bench allreduce", .transport = "mem", .ranks = 4};
     b->sizes = (struct arg_list){{4, 1 << 10, 64 << 10, 1 << 20, 16 << 20, (size_t)100 << 20}, 6};
     struct arg args[] = {
         {"transport", ARG_TEXT, &b->line.transport,
@@ -537,13 +537,17 @@ int cmd_bench(int argc, char **argv)
     static const struct subcommand benches[] = {
         {"allreduce", bench_allreduce, "all_reduce among nodes of this process, against memcpy",
          "hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M"},
+        {"messages", bench_messages, "messages and remote calls between two nodes of this process",
+         "hearth bench messages --transport tcp --bytes 4,64K,100M"},
         {"cluster", bench_cluster, "all_reduce across the machines where `hearth up` runs, verified",
          "hearth bench cluster --sizes 1M,16M"},
     };
     static const struct subcommand_list all = {
         " bench", "benchmark",
-        "How fast collectives are. On this machine each is measured side by side with a memcpy of the same\n"
-        "bytes in the same run; every result is verified. Exit code 1 if it is wrong.",
+        "How fast collectives and messages are. On this machine each is measured side by side with a memcpy\n"
+        "of the same bytes or with bare sockets in the same run; every result is verified. Exit code 1 if "
+        "it\n"
+        "is wrong.",
         benches, sizeof benches / sizeof *benches};
     return subcommand_run(&all, argc, argv);
 }

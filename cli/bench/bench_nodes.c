@@ -101,7 +101,7 @@ static int open_joined(struct openers *o, const struct bench_line *line)
     rank_threads_run(&o->nodes->threads, job_open, o);
     for (int i = 0; i < line->ranks; i++) {
         if (o->nodes->list[i].status)
-            return command_fail("bench allreduce", "cannot open node %d: %s", i, o->nodes->list[i].error);
+            return command_fail(line->command, "cannot open node %d: %s", i, o->nodes->list[i].error);
     }
     return EXIT_GOOD;
 }
@@ -110,7 +110,7 @@ static int open_nodes(struct openers *o, const struct bench_line *line)
 {
     hearth_node *nodes[BENCH_RANKS_MAX];
     if (hearth_config_env(&o->config)) {
-        command_fail("bench allreduce", "%s", hearth_error_text());
+        command_fail(line->command, "%s", hearth_error_text());
         return EXIT_USAGE;
     }
     o->config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;
@@ -120,7 +120,7 @@ static int open_nodes(struct openers *o, const struct bench_line *line)
     if (!is_memory(line))
         return open_joined(o, line);
     if (local_open_far(&o->config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes))
-        return command_fail("bench allreduce", "cannot open %d nodes: %s", line->ranks, hearth_error_text());
+        return command_fail(line->command, "cannot open %d nodes: %s", line->ranks, hearth_error_text());
     for (int r = 0; r < line->ranks; r++)
         o->nodes->list[r].node = nodes[r];
     return EXIT_GOOD;
@@ -137,7 +137,7 @@ static int take_memory(struct bench_nodes *b, const struct arg_list *sizes, bool
     }
     if (enough)
         return EXIT_GOOD;
-    return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
+    return command_fail(b->command, "no memory for %d buffers of %s; try a smaller --bytes",
                         b->ranks * (1 + sources), text_bytes((double)most).s);
 }
 
@@ -145,11 +145,11 @@ int bench_nodes_open(struct bench_nodes *b, const struct bench_line *line, const
                      bool sources, hearth_log_fn *log, void *log_arg)
 {
     struct openers o = {.nodes = b};
-    *b = (struct bench_nodes){.ranks = 0};
-    if (!is_memory(line) && !secret_handover_here("bench allreduce", line->plain))
+    *b = (struct bench_nodes){.command = line->command};
+    if (!is_memory(line) && !secret_handover_here(line->command, line->plain))
         return EXIT_FAILED_CHECK;
     if (!rank_threads_open(&b->threads, line->ranks))
-        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
+        return command_fail(line->command, "no threads for %d nodes; try fewer --ranks", line->ranks);
     b->ranks = line->ranks;
     hearth_config_init(&o.config);
     o.config.log = log;
@@ -175,7 +175,7 @@ int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, siz
     rank_threads_run(&b->threads, job, arg);
     for (int r = 0; r < b->ranks; r++) {
         if (b->list[r].status)
-            return command_fail("bench allreduce", "node %d, %s: %s: %s", r, text_bytes((double)bytes).s,
+            return command_fail(b->command, "node %d, %s: %s: %s", r, text_bytes((double)bytes).s,
                                 hearth_status_name(b->list[r].status), b->list[r].error);
     }
     return EXIT_GOOD;

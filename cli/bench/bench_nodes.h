@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes that `bench allreduce` measures, and the line between them. */
+/* The nodes that `bench allreduce` and `bench messages` measure, and the line between them. */
 #pragma once
 
 #include <hearth.h>
@@ -13,6 +13,7 @@
 #define BENCH_OP_TIMEOUT_MS (10 * 60 * 1000)
 
 struct bench_line {
+    const char *command; /* for messages: "bench allreduce" */
     const char *transport;
     int ranks;
     double rate;  /* bytes a second that a node sends at most; 0: as the environment says */
@@ -49,6 +50,7 @@ struct bench_node {
 };
 
 struct bench_nodes {
+    const char *command; /* of the line */
     struct rank_threads threads;
     int ranks;
     struct bench_node list[BENCH_RANKS_MAX];

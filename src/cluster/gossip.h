@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PEERS: the nodes connected to the sender, and their addresses. So one known address is enough to find a
- * whole cluster, across networks that mDNS does not cross. docs/messages.md, "peers". */
+ * whole cluster, across networks that mDNS does not cross. docs/cluster_messages.md, "peers". */
 #pragma once
 
 #include "membership/view.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection: hello, messages, and the choice between two. docs/messages.md, "hello", has the rules. */
+/* One connection: hello, messages, and the choice between two. docs/cluster_messages.md, "hello", has the
+ * rules. */
 #include "cluster/peer_conn.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encodes and decodes HELLO: layout as in docs/messages.md. */
+/* Encodes and decodes HELLO: layout as in docs/cluster_messages.md. */
 #include "cluster/peer_hello.h"
 
 #include <assert.h>

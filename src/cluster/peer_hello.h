@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HELLO, the first message of each connection between nodes of a cluster, and the kinds of messages that such
- * connections accept. docs/messages.md specifies it. */
+ * connections accept. docs/cluster_messages.md specifies it. */
 #pragma once
 
 #include "membership/outbox.h"

@@ -10,7 +10,7 @@
  *    handshake decides. An address that proves another id belongs to that node, and the claim is dropped; the
  *    address of this node itself is not dialled again.
  *  - If two nodes have two connections, the one dialled by the smaller identity stays; that node closes the
- *    other one when the first is ready (docs/messages.md, "hello"). Silence is not detected here: the
+ *    other one when the first is ready (docs/cluster_messages.md, "hello"). Silence is not detected here: the
  *    heartbeats of the consensus do that, and the owner drops the connection.
  *  - The first message in each direction is HELLO: version, purpose (messages, probe), description. Only then
  *    PEER_LINKED is reported. Malformed messages end the connection.

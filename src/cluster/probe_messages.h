@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads of the messages PROBE, MEASURED and LOAD; docs/messages.md specifies them. */
+/* Payloads of the messages PROBE, MEASURED and LOAD; docs/cluster_messages.md specifies them. */
 #pragma once
 
 #include "membership/topology.h"

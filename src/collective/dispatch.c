@@ -214,6 +214,8 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
     struct peer *peer = arg;
     struct arrival arrival = {peer, frame, &peer->incoming[pipe], lends};
     struct engine *engine = peer->engine;
+    if (frame->kind != FRAME_DATA)
+        return messages_data(engine->messages, link->rank, pipe, frame, lends, cookie);
     struct group *group = engine_group(engine, frame->group);
     if (group && group_rank_of(peer, group) == RANK_NONE) {
         link_fail(link, HEARTH_PROTOCOL, not_member);
@@ -234,7 +236,11 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
 static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie,
                        struct loan *loan)
 {
-    (void)arg;
+    struct peer *peer = arg;
+    if (frame->kind != FRAME_DATA) {
+        messages_payload(peer->engine->messages, link->rank, frame, cookie, loan);
+        return;
+    }
     struct incoming_frame incoming = *(struct incoming_frame *)cookie;
     *(struct incoming_frame *)cookie = (struct incoming_frame){0};
     if (incoming.slot) {
@@ -373,11 +379,15 @@ void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence)
 
 /* ---- out ---- */
 
-static void on_sent(void *arg, struct link *link, void *owner, void *cookie)
+static void on_sent(void *arg, struct link *link, const struct link_item *item)
 {
     (void)arg;
-    struct op *op = owner;
-    uintptr_t bits = (uintptr_t)cookie;
+    if (item->frame.kind != FRAME_DATA) {
+        messages_sent(item->owner, item->frame.kind);
+        return;
+    }
+    struct op *op = item->owner;
+    uintptr_t bits = (uintptr_t)item->cookie;
     struct lane *lane = (struct lane *)(bits & ~(uintptr_t)3);
     op->unsent--;
     op->out[op->program->out_of[op->group->rank_of[link->rank]]].unsent--;
@@ -409,6 +419,7 @@ static void on_room(void *arg, struct link *link)
         list_remove(item);
         list_push(&engine->active, item);
     }
+    messages_room(engine->messages, link->rank);
 }
 
 static void on_held_up(void *arg, struct link *link)
@@ -566,18 +577,28 @@ static void hello_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "it speaks no protocol version that we speak");
     else if ((int)hello.rank != peer->link.rank || (int)hello.size != engine->size)
         link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
+    else
+        messages_hello(engine->messages, peer->link.rank, hello.features & FEATURE_MESSAGES);
 }
 
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
 {
     struct peer *peer = arg;
     struct engine *engine = peer->engine;
+    bool over = frame->kind == FRAME_WITHDRAW && frame->sequence == 0;
+    if (frame_is_message(frame->kind) && !over) {
+        messages_control(engine->messages, link->rank, frame, payload);
+        return;
+    }
     struct group *group = engine_group(engine, frame->group);
     if (group && group_rank_of(peer, group) == RANK_NONE) {
         link_fail(link, HEARTH_PROTOCOL, not_member);
         return;
     }
     switch (frame->kind) {
+    case FRAME_WITHDRAW:
+        group_messages_over(peer, group, frame, payload);
+        return;
     case FRAME_HELLO:
         hello_came(peer, frame, payload);
         return;

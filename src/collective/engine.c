@@ -91,7 +91,9 @@ static void op_expired(struct op *op)
     struct error ours, theirs;
     int rank = op_waits_for(op), lacking = op_lacks(op);
     unsigned long long ms = (op->deadline_ns - op->posted_ns) / NS_PER_MS;
-    if (rank != RANK_NONE)
+    if (op_awaits_input(op))
+        snprintf(whom, sizeof whom, ", waiting for its input to be copied from the device");
+    else if (rank != RANK_NONE)
         snprintf(whom, sizeof whom, ", waiting for rank %d%s", rank,
                  lacking == RANK_NONE ? ", which has begun it" : "");
     error_set(&ours, HEARTH_TIMEOUT, lacking, "%s: timed out: not done within the timeout of %llu ms%s",
@@ -103,20 +105,24 @@ static void op_expired(struct op *op)
 
 static void op_nag(struct op *op, uint64_t now)
 {
+    char whom[32] = "its input";
     op->nagged_ns = now;
-    log_write(&op->group->engine->log, HEARTH_LOG_WARN, "HEARTH-OP-LATE",
-              "%s: waiting for rank %d since %llu s", op_name(op).s, op_waits_for(op),
-              (unsigned long long)((now - op->posted_ns) / NS_PER_S));
+    if (!op_awaits_input(op))
+        snprintf(whom, sizeof whom, "rank %d", op_waits_for(op));
+    log_write(&op->group->engine->log, HEARTH_LOG_WARN, "HEARTH-OP-LATE", "%s: waiting for %s since %llu s",
+              op_name(op).s, whom, (unsigned long long)((now - op->posted_ns) / NS_PER_S));
 }
 
 static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
-    if (list_empty(&engine->active) && !engine_watches_peers(engine) && !engine->stuck)
+    if (list_empty(&engine->active) && !engine_watches_peers(engine) && !engine->stuck &&
+        !messages_busy(engine->messages))
         return false;
     uint64_t now = clock_now(engine->clock);
     traffic_look(engine, now);
     bool moved = engine_check_peers(engine, now);
+    moved = messages_check_time(engine->messages, now) || moved;
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
         if (now >= op->deadline_ns) {
@@ -138,6 +144,8 @@ uint64_t engine_deadline(const struct engine *engine)
 {
     uint64_t soonest = engine_watches_peers(engine) && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
+    uint64_t message = messages_deadline(engine->messages);
+    soonest = message < soonest ? message : soonest;
     for (int i = 0; i < engine->size; i++) {
         uint64_t due = engine->peers[i].joined ? link_due(&engine->peers[i].link) : NEVER_NS;
         soonest = due < soonest ? due : soonest;
@@ -161,12 +169,16 @@ uint64_t engine_deadline(const struct engine *engine)
 static bool pump_all(struct engine *engine)
 {
     bool moved = false, limited = engine->throttle.rate > 0;
+    bool first = messages_begin_expected(engine->messages);
+    bool data = !first || !list_empty(&engine->active) || messages_pieces_expected(engine->messages);
     throttle_ask_again(&engine->throttle);
     for (int i = 0; i < engine->size; i++) {
         if (!engine->peers[i].joined)
             continue;
         if (limited)
             throttle_tick(&engine->throttle, clock_now(engine->clock));
+        engine->peers[i].link.expects_first = first;
+        engine->peers[i].link.expects_data = data;
         moved = link_pump(&engine->peers[i].link) || moved;
     }
     return moved;
@@ -225,7 +237,7 @@ bool engine_stuck(const struct engine *engine)
 
 bool engine_busy(const struct engine *engine)
 {
-    return !list_empty(&engine->active);
+    return !list_empty(&engine->active) || messages_busy(engine->messages);
 }
 
 void engine_finish(struct engine *engine, struct completion *completion, const struct error *error)
@@ -239,6 +251,110 @@ struct completion *engine_finished(struct engine *engine)
 {
     struct list *item = list_pop(&engine->finished);
     return item ? container_of(item, struct completion, item) : NULL;
+}
+
+/* ---- messages ---- */
+
+static struct link *message_link(void *arg, int rank)
+{
+    struct engine *engine = arg;
+    struct peer *peer = &engine->peers[rank];
+    return peer->joined && link_up(&peer->link) ? &peer->link : NULL;
+}
+
+static const struct message_group *message_group_of(void *arg, uint64_t id)
+{
+    struct group *group = engine_group(arg, id);
+    return group ? &group->messages : NULL;
+}
+
+static bool message_group_closed(void *arg, uint64_t id)
+{
+    return engine_group_closed(arg, id);
+}
+
+struct group *group_of_messages(const struct message_group *group)
+{
+    return container_of(group, struct group, messages);
+}
+
+void engine_set_sink(struct engine *engine, enum message_channel channel, const struct message_sink *sink)
+{
+    messages_set_sink(engine->messages, channel, sink);
+}
+
+/* Whether messages to or from the member can still travel; `rank` HEARTH_ANY_RANK: of any other member. */
+static bool message_gone(const struct group *group, int rank, struct error *why)
+{
+    struct engine *engine = group->engine;
+    bool any = rank == HEARTH_ANY_RANK;
+    if (rank == group->rank || group->view.size == 1)
+        return false; /* a member may send to itself */
+    for (int i = any ? 0 : rank; i <= (any ? group->view.size - 1 : rank); i++)
+        if (message_link(engine, group->members[i]) && !engine->peers[group->members[i]].left)
+            return false;
+    if (any)
+        error_because(why, HEARTH_REASON_PEER_LEFT, engine->loss, RANK_NONE, "all other members have left");
+    else
+        error_because(why, HEARTH_REASON_PEER_LEFT, engine->loss, rank, "rank %d has left: it was closed",
+                      rank);
+    return true;
+}
+
+bool group_reaches(const struct group *group, int rank)
+{
+    return rank == group->rank || message_link(group->engine, group->members[rank]);
+}
+
+static int message_check(const struct group *group, const char *what, struct error *error)
+{
+    struct error why;
+    if (!group_lost(group, &why)) {
+        if (group->messages.over.status == HEARTH_OK)
+            return HEARTH_OK;
+        why = group->messages.over;
+    }
+    bool changed = why.status == HEARTH_VIEW_CHANGED;
+    why.status = changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN;
+    return error_wrap(error, &why, "%s: the group %s: %s", what, changed ? "has changed" : "is broken",
+                      why.text);
+}
+
+int group_message_send(struct group *group, const struct message_send *send, struct completion *completion,
+                       struct error *error)
+{
+    struct error why;
+    int status = message_check(group, "send", error);
+    if (status == HEARTH_OK && message_gone(group, send->to, &why))
+        status = error_wrap(error, &why, "send: %s", why.text);
+    if (status == HEARTH_OK)
+        status = message_send(group->engine->messages, &group->messages, send, completion, error);
+    if (status != HEARTH_OK) {
+        error->fate = HEARTH_FATE_NOT_DELIVERED;
+        return status;
+    }
+    struct link *link = engine_link(group, send->to);
+    if (link && !(completion && completion->ended) && link->failure.status == HEARTH_OK)
+        link_pump_out(link); /* at once: a short one has ended then */
+    return HEARTH_OK;
+}
+
+int group_message_recv(struct group *group, const struct message_recv *recv, struct completion *completion,
+                       struct error *error)
+{
+    struct error why;
+    int status = message_check(group, "receive", error);
+    if (status != HEARTH_OK)
+        return status;
+    struct message_recv full = *recv;
+    full.gone = message_gone(group, recv->from, &why) ? &why : NULL;
+    status = message_recv(group->engine->messages, &group->messages, &full, completion, error);
+    for (int i = 0; status == HEARTH_OK && completion->ended && i < group->view.size; i++) {
+        struct link *link = engine_link(group, i);
+        if (link && link->control_count > 0 && link->failure.status == HEARTH_OK)
+            link_pump_out(link); /* its sender may wait for the answer, and no thread drives after this */
+    }
+    return status;
 }
 
 /* ---- opening and closing ---- */
@@ -274,8 +390,19 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     static_assert(METRICS_KINDS == PLAN_KIND_COUNT, "metrics count what plans do");
     for (uint32_t i = 0; i < OP_BUCKETS; i++)
         list_init(&engine->buckets[i]);
+    struct messages_setup messages = {.heap = setup->heap,
+                                      .rank = setup->rank,
+                                      .size = setup->size,
+                                      .eager_bytes = setup->eager_bytes,
+                                      .chunk_bytes = setup->chunk_bytes,
+                                      .finished = &engine->finished,
+                                      .arg = engine,
+                                      .link = message_link,
+                                      .group = message_group_of,
+                                      .closed = message_group_closed};
     engine->peers = heap_alloc(setup->heap, (size_t)setup->size, sizeof *engine->peers);
-    if (!engine->peers) {
+    if (!engine->peers || messages_open(&messages, &engine->messages) != HEARTH_OK) {
+        heap_free(engine->peers);
         heap_free(engine);
         return HEARTH_NO_MEMORY;
     }
@@ -307,6 +434,7 @@ int engine_join(struct engine *engine, int rank, struct conn *const *conns, int 
     struct hello_record hello = {
         .version_min = FRAME_VERSION,
         .version_max = FRAME_VERSION,
+        .features = FEATURE_MESSAGES,
         .rank = (uint32_t)engine->rank,
         .size = (uint32_t)engine->size,
         .instance = engine->instance,
@@ -337,6 +465,7 @@ static void engine_free(struct engine *engine)
     notes_free(&engine->free_notes);
     retired_free(&engine->orphans);
     slot_pool_fini(&engine->slots);
+    messages_close(engine->messages);
     heap_free(engine->peers);
     heap_free(engine);
 }

@@ -4,22 +4,15 @@
 #pragma once
 
 #include "collective/plan.h"
-#include "core/list.h"
+#include "core/completion.h"
 #include "core/log.h"
+#include "message/messages.h"
 #include "metrics/metrics.h"
 #include "os/clock.h"
 #include "transport/link.h"
 
 struct engine;
 struct group;
-
-/* What becomes of an operation; lives in the caller's request. Written by the engine under the baton. */
-struct completion {
-    struct list item; /* engine: finished, not yet collected */
-    bool ended;
-    struct error error; /* status HEARTH_OK: committed */
-    struct op *op;      /* while it runs */
-};
 
 /* A call of several operations. The first, its opening, takes a number in the group of the call. The others,
  * its parts, run in inner groups, which are kept from call to call. A part's number names its call, so a
@@ -47,6 +40,7 @@ struct call {
     enum hearth_op op;
     int root;
     bool in_place;
+    bool held;                      /* its input comes later: completion_offer */
     const struct hearth_opts *opts; /* never NULL */
 };
 
@@ -58,7 +52,8 @@ struct engine_setup {
     int rank, size; /* in the cluster */
     uint32_t ops_max;
     uint32_t eager_bytes;
-    uint64_t rate; /* bits a second that all links together send at most; 0: no limit */
+    size_t chunk_bytes; /* of a piece of a message */
+    uint64_t rate;      /* bits a second that all links together send at most; 0: no limit */
     uint64_t instance;
     uint64_t peer_timeout_ns; /* a peer that says nothing for so long is lost; 0: no pings */
     uint64_t opening_ns; /* until then a peer that has not said its first word is still on its way to open */
@@ -71,6 +66,9 @@ int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out
  * operation may begin any more. Call progress until engine_parted: then every peer has it, or gets it without
  * us. */
 void engine_part(struct engine *engine);
+/* Before that: ends everything that a caller may be waiting for, with HEARTH_CLOSED. Replies of remote calls
+ * still leave. */
+void engine_end_waits(struct engine *engine);
 bool engine_parted(const struct engine *engine);
 /* The same, but what has not left is lost. Frees all groups. */
 void engine_close(struct engine *engine);
@@ -144,6 +142,17 @@ void group_set_splits(struct group *group, uint64_t splits);
  * the other members were told of. */
 int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
                            struct error *error);
+/* Messages: as message_send and message_recv, for a group that has not lost a member. */
+int MUST_CHECK group_message_send(struct group *group, const struct message_send *send,
+                                  struct completion *completion, struct error *error);
+int MUST_CHECK group_message_recv(struct group *group, const struct message_recv *recv,
+                                  struct completion *completion, struct error *error);
+void engine_set_sink(struct engine *engine, enum message_channel channel, const struct message_sink *sink);
+/* The group of a message that a sink takes. */
+struct group *group_of_messages(const struct message_group *group);
+struct group *engine_group(struct engine *engine, uint64_t id); /* NULL: closed, or not made yet */
+bool group_reaches(const struct group *group, int rank);        /* the member is itself, or its link is up */
+
 /* We cannot take part in the next operation under the tag: tells the others. Uses up its sequence number;
  * returns why->status. */
 int group_refuse(struct group *group, uint64_t tag, const struct error *why);
@@ -151,6 +160,9 @@ int group_refuse(struct group *group, uint64_t tag, const struct error *why);
 void group_refuse_parts(struct group *inner, const struct compound *compound, const struct error *why);
 /* The call is over here: what still comes of its parts is late. Harmless if it was never opened. */
 void compound_close(struct group *group, struct compound *compound);
+/* Of a call that was started `held`: so many bytes of its source are there, from its beginning. Lanes start
+ * as their input comes. With the baton. */
+void completion_offer(struct completion *completion, size_t len);
 /* Cancels: ended when it returns. */
 void completion_cancel(struct completion *completion);
 /* The same; the others hear why. */

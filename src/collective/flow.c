@@ -75,7 +75,11 @@ static void send_one(struct op *op, uint32_t flow, struct lane *lane, struct lin
     }
     op->unsent++;
     op->out[flow].unsent++;
-    link_send_data(link, &frame, payload_of(op, lane, move), op, (void *)cookie);
+    link_send_data(link, &(struct link_data){.frame = frame,
+                                             .payload = payload_of(op, lane, move),
+                                             .owner = op,
+                                             .cookie = (void *)cookie,
+                                             .class = LINK_NORMAL});
 }
 
 void outflow_pump(struct op *op, uint32_t flow)
@@ -86,7 +90,7 @@ void outflow_pump(struct op *op, uint32_t flow)
     struct link *link = engine_link(op->group, table->peer);
     while (link && !op->spoiled) {
         skip_empty(op, flow);
-        if (!flow_more(table, at) || !link_room(link))
+        if (!flow_more(table, at) || !link_room(link, LINK_NORMAL))
             return;
         uint64_t number = flow_lane(plan, at);
         struct lane *lane = &op->lanes[number % plan->window];

@@ -72,6 +72,12 @@ static bool group_fill(struct group *group, const struct group_view *view, const
         group->rank_of[members[i]] = i;
     }
     group->rank = group->rank_of[engine->rank];
+    group->messages = (struct message_group){.id = view->group,
+                                             .epoch = view->epoch,
+                                             .rank = group->rank,
+                                             .size = view->size,
+                                             .members = group->members,
+                                             .rank_of = group->rank_of};
     return true;
 }
 
@@ -127,6 +133,7 @@ int group_open(struct engine *engine, const struct group_view *view, const int *
     }
     list_push(&engine->groups, &group->item);
     orphans_adopt(group);
+    messages_group_opened(engine->messages, &group->messages);
     *out = group;
     return HEARTH_OK;
 }
@@ -151,6 +158,7 @@ void group_close(struct group *group)
         if (op->group == group)
             completion_cancel(op->completion);
     }
+    messages_group_closed(group->engine->messages, &group->messages);
     list_remove(&group->item);
     group->engine->closed[group->engine->closed_next++ % CLOSED_KEPT] = group->view.group;
     engine_drop_group(group->engine, group->view.group);

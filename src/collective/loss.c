@@ -109,8 +109,12 @@ static void group_departed(struct group *group, const struct departure *d)
     if (rank == RANK_NONE)
         return;
     cause = cause != RANK_NONE ? cause : rank;
-    if (!d->left && group->broken.status == HEARTH_OK)
+    if (!d->left && group->broken.status == HEARTH_OK) {
         error_because(&group->broken, d->reason, engine->loss, cause, "rank %d %s", cause, d->how);
+        messages_group_over(engine->messages, &group->messages, &group->broken);
+        if (!group->outer)
+            messages_tell_over(engine->messages, &group->messages);
+    }
     disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
@@ -124,6 +128,11 @@ static void group_departed(struct group *group, const struct departure *d)
 static void groups_departed(struct engine *engine, const struct departure *d)
 {
     struct list *item, *after;
+    messages_departed(engine->messages, &(struct message_loss){.peer = d->peer->link.rank,
+                                                               .left = d->left,
+                                                               .status = engine->loss,
+                                                               .reason = d->reason,
+                                                               .how = d->how});
     LIST_EACH (item, after, &engine->groups)
         group_departed(container_of(item, struct group, item), d);
 }
@@ -142,8 +151,23 @@ void group_lost_elsewhere(struct group *group, const struct error *why)
 {
     if (group->broken.status == HEARTH_OK)
         group->broken = *why;
+    messages_group_over(group->engine->messages, &group->messages, &group->broken);
     if (why->rank >= 0 && why->rank < group->view.size)
         first_lost(group->engine, group->members[why->rank], why->reason);
+}
+
+/* A member has lost another, which may be there for us: it neither sends nor receives in the group now. */
+void group_messages_over(struct peer *peer, struct group *group, const struct frame *frame,
+                         const uint8_t *payload)
+{
+    struct error why;
+    if (!engine_heard(peer->engine, frame, payload, &why)) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "an end of messages with a bad payload");
+        return;
+    }
+    why.status = peer->engine->loss; /* each engine has its own name for it */
+    if (group)
+        messages_group_over(peer->engine->messages, &group->messages, &why);
 }
 
 static void drop_incoming(struct peer *peer)
@@ -329,6 +353,9 @@ void engine_view_changed(struct engine *engine, const char *why)
     engine->over = true;
     while (!list_empty(&engine->active))
         end_changed(container_of(engine->active.next, struct op, item), why);
+    struct error error;
+    error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s", why);
+    messages_end(engine->messages, NULL, &error);
 }
 
 static void doubt(struct engine *engine, struct peer *peer)
@@ -364,15 +391,33 @@ bool group_only_left(const struct group *group)
            (group->engine->changed.status == HEARTH_OK || all_left(group->engine));
 }
 
+/* Whether the members of the group have changed, and those that are gone have not all left in peace. */
+static bool view_lost(const struct group *group, bool done, struct error *why)
+{
+    const struct engine *engine = group->engine;
+    if (engine->changed.status == HEARTH_OK || (!done && all_left(engine)))
+        return false;
+    *why = engine->changed;
+    why->rank = why->rank != RANK_NONE ? group->rank_of[why->rank] : RANK_NONE;
+    return true;
+}
+
+bool group_lost(const struct group *group, struct error *why)
+{
+    if (group->broken.status == HEARTH_OK)
+        return view_lost(group, false, why);
+    *why = group->broken;
+    return true;
+}
+
 bool group_over(const struct group *group, struct error *why)
 {
     const struct engine *engine = group->engine;
     bool done = group->begun >= group->left_at;
     if (group->broken.status != HEARTH_OK) {
         *why = group->broken;
-    } else if (engine->changed.status != HEARTH_OK && (done || !all_left(engine))) {
-        *why = engine->changed;
-        why->rank = why->rank != RANK_NONE ? group->rank_of[why->rank] : RANK_NONE;
+    } else if (view_lost(group, done, why)) {
+        return true;
     } else if (done) {
         error_because(why, HEARTH_REASON_PEER_LEFT, engine->loss, group->left_rank, "rank %d %s",
                       group->left_rank, has_left);
@@ -396,7 +441,7 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
 }
 
 /* The others learn it from our goodbye: members that need us tell those that do not. */
-static void end_all(struct engine *engine)
+static void end_ops(struct engine *engine)
 {
     while (!list_empty(&engine->active)) {
         struct op *op = container_of(engine->active.next, struct op, item);
@@ -406,6 +451,22 @@ static void end_all(struct engine *engine)
             op->group->begun--; /* we take no part in it */
         op_end(op, &why);
     }
+}
+
+static void end_all(struct engine *engine)
+{
+    struct error why;
+    end_ops(engine);
+    error_set(&why, HEARTH_CLOSED, RANK_NONE, "the node was closed");
+    messages_end(engine->messages, NULL, &why);
+}
+
+void engine_end_waits(struct engine *engine)
+{
+    struct error why;
+    end_ops(engine);
+    error_set(&why, HEARTH_CLOSED, RANK_NONE, "the node was closed");
+    messages_end_waits(engine->messages, &why);
 }
 
 /* Tells how far we have come, or another that left before us, so that nobody waits for us in later

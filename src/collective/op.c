@@ -37,11 +37,19 @@ static const struct lane *oldest_lane(const struct op *op)
     return oldest;
 }
 
+bool op_awaits_input(const struct op *op)
+{
+    const struct lane *lane = oldest_lane(op);
+    return lane && lane->held;
+}
+
 int op_waits_for(const struct op *op)
 {
     const struct plan *plan = &op->program->plan;
     const struct lane *lane = oldest_lane(op);
     const struct move *move = lane && lane->move < plan->move_count ? &plan->moves[lane->move] : NULL;
+    if (op_awaits_input(op))
+        return RANK_NONE;
     if (move && lane->stage == LANE_RECV && (move->bits & MOVE_RECV))
         return move->from;
     if (move && lane->stage == LANE_SEND && (move->bits & MOVE_SEND))
@@ -62,6 +70,8 @@ static bool has_begun(const struct op *op, int rank)
 int op_lacks(const struct op *op)
 {
     int rank = op_waits_for(op);
+    if (op_awaits_input(op))
+        return op->group->rank;
     if (rank != RANK_NONE && !has_begun(op, rank))
         return rank;
     for (rank = 0; rank < op->group->view.size; rank++)
@@ -73,6 +83,8 @@ int op_lacks(const struct op *op)
 int engine_waits_for(const struct completion *completion)
 {
     const struct op *op = completion->op;
+    if (completion->transfer)
+        return transfer_waits_for(completion->transfer);
     int rank = op ? op_waits_for(op) : RANK_NONE;
     return rank == RANK_NONE ? RANK_NONE : op->group->members[rank];
 }
@@ -249,6 +261,8 @@ void op_out_of_memory(struct op *op)
 void completion_abort(struct completion *completion, const struct error *why)
 {
     struct op *op = completion->op;
+    if (!completion->ended && completion->transfer)
+        transfer_cancel(completion->transfer);
     if (completion->ended || !op)
         return;
     struct error ours;
@@ -256,9 +270,23 @@ void completion_abort(struct completion *completion, const struct error *why)
     op_abort(op, &ours, why);
 }
 
+void completion_offer(struct completion *completion, size_t len)
+{
+    struct op *op = completion->op;
+    if (completion->ended || !op)
+        return;
+    uint64_t mode = fpmode_enter();
+    op->offered = len;
+    lanes_release(op);
+    op_run(op);
+    fpmode_leave(mode);
+}
+
 void completion_cancel(struct completion *completion)
 {
     struct op *op = completion->op;
+    if (!completion->ended && completion->transfer)
+        transfer_cancel(completion->transfer);
     if (completion->ended || !op)
         return;
     struct error theirs;
@@ -375,6 +403,7 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
     bool reduce = plan_kind_reduces(call->kind);
     op->group = group;
     op->source = call->source;
+    op->offered = call->held ? 0 : SIZE_MAX;
     op->target = call->target;
     op->in_place = call->in_place;
     op->dtype = call->dtype;

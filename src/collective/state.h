@@ -38,6 +38,7 @@ struct lane {
     enum lane_stage stage; /* and where in it */
     bool queued;           /* in the operation's ready queue */
     bool idle;             /* no lane of the plan is left for this place */
+    bool held;             /* its input is not there yet: op_offer */
     uint32_t unsent_in;    /* frames under way out of the source */
     uint32_t unsent_acc;   /* and out of the accumulator */
     struct slot *frame;    /* taken, not yet worked on */
@@ -82,6 +83,7 @@ struct op {
     bool disputed, judged;
 
     const uint8_t *source;
+    size_t offered; /* bytes of the source that are there; SIZE_MAX: all */
     uint8_t *target;
     bool in_place;
     void *shadow; /* heap: the input as it was */
@@ -189,6 +191,7 @@ struct group {
     struct group *outer;  /* of an inner group: whose parts it runs; it has neither tags nor `begun` */
     enum inner_kind kind; /* likewise */
     struct list compounds; /* of an outer group: struct compound */
+    struct message_group messages;
 };
 
 struct engine {
@@ -211,6 +214,7 @@ struct engine {
     bool over;            /* for all operations (engine_view_changed) */
     struct throttle throttle;
     struct slot_pool slots;
+    struct messages *messages;
     struct peer *peers; /* [size]; our own place is unused */
     struct list groups, active, finished, disputes;
     struct list orphans; /* struct retired of groups that we have not made yet */
@@ -236,9 +240,11 @@ struct op_name {
     char s[160];
 };
 struct op_name op_name(const struct op *op);
+bool op_awaits_input(const struct op *op); /* of its own, before anything of another member */
 /* A rank whose frames it waits for, or RANK_NONE. */
 int op_waits_for(const struct op *op);
-/* One that has not begun it as far as is known here, best the same one; RANK_NONE: all have. */
+/* One that has not begun it as far as is known here, best the same one; RANK_NONE: all have. Our own: its
+ * input is not there. */
 int op_lacks(const struct op *op);
 bool op_expects(const struct op *op, int rank); /* frames of that rank have yet to come (loss.c) */
 void op_free_idle(struct list *item);
@@ -254,6 +260,7 @@ void op_return_loans(struct op *op, int rank, const struct link *link);
 bool op_loans_good(const struct op *op, int rank);
 /* Runs what is ready. May end the operation. */
 void op_run(struct op *op);
+void lanes_release(struct op *op); /* wakes held lanes whose input is there */
 
 /* flow.c: frames of one peer: what may be sent, where what comes in goes, grants */
 void flows_start(struct op *op);
@@ -276,7 +283,6 @@ void slot_credit(struct link *link, struct slot *slot);
 
 /* engine.c */
 struct link *engine_link(struct group *group, int rank); /* of a member; NULL: ourselves or down */
-struct group *engine_group(struct engine *engine, uint64_t id);
 bool engine_group_closed(const struct engine *engine, uint64_t id);
 struct op *engine_op(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence);
 void engine_index(struct engine *engine, struct op *op);
@@ -314,6 +320,11 @@ bool engine_check_peers(struct engine *engine, uint64_t now);
 void group_left_at(struct group *group, int rank, uint64_t begun);
 /* Ends an operation that has just begun if it needs what a member that has left has not given. */
 void op_check_left(struct op *op);
+/* FRAME_WITHDRAW of all messages of a group (NULL: not open here). */
+void group_messages_over(struct peer *peer, struct group *group, const struct frame *frame,
+                         const uint8_t *payload);
+/* Whether a member of the group is lost, and which. */
+bool group_lost(const struct group *group, struct error *why);
 /* Whether no operation of the group can begin any more, and why. */
 bool group_over(const struct group *group, struct error *why);
 /* Whether nobody of it is lost: those that are gone have done their part in what came before. */

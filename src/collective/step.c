@@ -377,14 +377,42 @@ static bool stage_send(struct op *op, struct lane *lane, const struct move *move
 
 /* ---- lanes ---- */
 
+/* Bytes of the source before the end of the lane's input. */
+static size_t lane_input_end(const struct op *op, uint64_t number)
+{
+    const struct plan *plan = &op->program->plan;
+    if (op->offered == SIZE_MAX)
+        return 0;
+    bool even = plan->split == SPLIT_EVEN;
+    size_t end = 0;
+    for (uint32_t part = 0; part < (even ? 1 : plan->parts); part++) {
+        struct range range = plan_range(plan, SIDE_IN, number, part, even ? plan->parts : 1);
+        if (range.count > 0 && range.offset + range.count > end)
+            end = range.offset + range.count;
+    }
+    return end * dtype_size(op->dtype);
+}
+
 static void lane_begin(struct op *op, struct lane *lane, uint64_t number)
 {
     lane->number = number;
     lane->move = 0;
     lane->stage = LANE_RECV;
     lane->idle = number >= op->program->plan.lanes;
+    lane->held = !lane->idle && op->offered < lane_input_end(op, number);
     if (!lane->idle)
         lane_wake(op, lane);
+}
+
+void lanes_release(struct op *op)
+{
+    for (uint64_t i = 0; op->program->plan.lanes > 0 && i < op->program->plan.window; i++) {
+        struct lane *lane = &op->lanes[i];
+        if (!lane->held || op->offered < lane_input_end(op, lane->number))
+            continue;
+        lane->held = false;
+        lane_wake(op, lane);
+    }
 }
 
 void lanes_start(struct op *op)
@@ -395,7 +423,7 @@ void lanes_start(struct op *op)
 
 void lane_wake(struct op *op, struct lane *lane)
 {
-    if (lane->queued || lane->idle)
+    if (lane->queued || lane->idle || lane->held)
         return;
     uint32_t window = (uint32_t)op->program->plan.window;
     lane->queued = true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compress/ratio.h"
+#include "compress/user_codec.h"
 #include "core/text_buf.h"
 
 #define RANK_MAX  32u
@@ -17,12 +18,13 @@
 
 #define GRAMMAR                                                                                              \
     "none|fp16|bf16|int8[,stochastic]|onebit|topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]|"               \
-    "randomk:RATIO[,values=...]|powersgd:RANK[,rows=COUNT][,alternate]|auto:CODEC,...; each [,feedback=off]"
+    "randomk:RATIO[,values=...]|powersgd:RANK[,rows=COUNT][,alternate]|NAME[:...]|auto:CODEC,...; "          \
+    "each [,feedback=off]"
 
 static const char *const kind_names[CODEC_KIND_COUNT] = {
     [CODEC_NONE] = "none",       [CODEC_FP16] = "fp16",         [CODEC_BF16] = "bf16",
     [CODEC_INT8] = "int8",       [CODEC_ONEBIT] = "onebit",     [CODEC_TOPK] = "topk",
-    [CODEC_RANDOMK] = "randomk", [CODEC_POWERSGD] = "powersgd",
+    [CODEC_RANDOMK] = "randomk", [CODEC_POWERSGD] = "powersgd", [CODEC_USER] = "", /* has its own */
 };
 
 static const char *const values_names[CODEC_VALUES_COUNT] = {
@@ -80,7 +82,9 @@ static void print_codec(struct text_buf *buf, const struct codec *codec)
 {
     char ratio[RATIO_TEXT_MAX];
 
-    text_buf_print(buf, "%s", kind_names[codec->kind]);
+    text_buf_print(buf, "%s", codec->user ? codec->user->name : kind_names[codec->kind]);
+    if (codec->parameters[0])
+        text_buf_print(buf, ":%s", codec->parameters);
     if (has_ratio(codec)) {
         ratio_text(codec->ratio, ratio);
         text_buf_print(buf, ":%s", ratio);
@@ -249,36 +253,72 @@ static int parse_number(const struct parser *parser, struct item item, struct it
     return HEARTH_OK;
 }
 
+/* Of a user's codec: what stands behind its name. */
+static int parse_parameters(const struct parser *parser, struct item item, struct item value,
+                            struct codec *codec)
+{
+    bool good = value.len <= CODEC_PARAMETERS_MAX && (value.len > 0 || !value.at);
+
+    for (size_t i = 0; good && i < value.len; i++)
+        good = value.at[i] > ' ' && value.at[i] <= '~';
+    if (!good)
+        return bad(parser, item, "parameters: 1..63 printable");
+    if (value.len > 0)
+        memcpy(codec->parameters, value.at, value.len);
+    return user_parameters_good(codec) ? HEARTH_OK : bad(parser, item, "the codec refuses its parameters");
+}
+
+/* The kind that a name means; CODEC_USER if none that is built in. */
+static enum codec_kind kind_of(struct item name)
+{
+    int kind = 0;
+
+    while (kind < CODEC_USER && !item_is(name, kind_names[kind]))
+        kind++;
+    return (enum codec_kind)kind;
+}
+
+static struct item name_in(struct item item)
+{
+    const char *colon = memchr(item.at, ':', item.len);
+
+    return (struct item){item.at, colon ? (size_t)(colon - item.at) : item.len};
+}
+
 /* "name" or "name:number" starts a codec of the list. */
 static int parse_name(struct parser *parser, struct item item)
 {
-    const char *colon = memchr(item.at, ':', item.len);
-    struct item name = {item.at, colon ? (size_t)(colon - item.at) : item.len};
-    struct item value = {colon ? colon + 1 : NULL, colon ? item.len - name.len - 1 : 0};
-    int kind = 0;
+    struct item name = name_in(item);
+    bool valued = name.len < item.len;
+    struct item value = {valued ? name.at + name.len + 1 : NULL, valued ? item.len - name.len - 1 : 0};
+    enum codec_kind kind = kind_of(name);
+    const struct user_codec *user = kind == CODEC_USER ? user_codec_find(name.at, name.len) : NULL;
 
-    while (kind < CODEC_KIND_COUNT && !item_is(name, kind_names[kind]))
-        kind++;
     if (item_is(name, "auto"))
         return bad(parser, item, parser->list->automatic ? "no auto inside auto" : "auto: wants codecs");
-    if (kind == CODEC_KIND_COUNT)
-        return bad(parser, item, "no such codec");
+    if (kind == CODEC_USER && !user)
+        return bad(parser, item, "no such codec here");
     if (parser->list->count == CODEC_LIST_MAX)
         return bad(parser, item, "more than 8 codecs");
     if (parser->list->count == 1 && !parser->list->automatic)
         return bad(parser, item, "several codecs need auto:");
     struct codec *codec = &parser->list->codec[parser->list->count++];
-    *codec = (struct codec){.kind = (enum codec_kind)kind, .feedback = true};
+    *codec = (struct codec){.kind = kind, .feedback = true, .user = user};
     parser->seen = 0;
-    return parse_number(parser, item, value, codec);
+    return user ? parse_parameters(parser, item, value, codec) : parse_number(parser, item, value, codec);
+}
+
+/* Items with '=' are options, unless that stands in a codec's parameters. */
+static bool is_option(struct item item)
+{
+    return memchr(item.at, '=', name_in(item).len) || option_of(item) < OPTION_COUNT;
 }
 
 static int parse_items(struct parser *parser, const char *at)
 {
     for (;;) {
         struct item item = {at, strcspn(at, ",")};
-        bool option = memchr(item.at, '=', item.len) || option_of(item) < OPTION_COUNT;
-        int status = option ? parse_option(parser, item) : parse_name(parser, item);
+        int status = is_option(item) ? parse_option(parser, item) : parse_name(parser, item);
         if (status)
             return status;
         if (at[item.len] == '\0')
@@ -333,6 +373,28 @@ int codec_parse(const char *text, struct codec_list *list, struct error *error)
     if (!status)
         *list = parsed;
     return status;
+}
+
+bool codec_names_unknown(const char *text)
+{
+    bool automatic = strncmp(text, "auto:", 5) == 0;
+
+    for (const char *at = automatic ? text + 5 : text;; at++) {
+        struct item item = {at, strcspn(at, ",")}, name = name_in(item);
+        if (!is_option(item) && kind_of(name) == CODEC_USER && user_name_good(name.at, name.len) &&
+            !user_codec_find(name.at, name.len))
+            return true;
+        at += item.len;
+        if (*at == 0)
+            return false;
+    }
+}
+
+bool codec_name_taken(const char *name)
+{
+    struct item item = {name, strlen(name)};
+
+    return kind_of(item) != CODEC_USER || option_of(item) < OPTION_COUNT || item_is(item, "auto");
 }
 
 /* ---- what follows from the numbers ---- */

@@ -8,6 +8,7 @@
  *   topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]      the largest of the tensor, or of each chunk
  *   randomk:RATIO[,values=f32|bf16|int8]                 coordinates that all members draw alike
  *   powersgd:RANK[,rows=COUNT][,alternate]               low-rank factors
+ *   NAME[:PARAMETERS]         of a user (user_codec.h)
  *   auto:CODEC[,CODEC...]     whichever of these, or none, is fastest (an item with '=' and the words
  *                             stochastic and alternate belong to the codec before them)
  * and for each of them ",feedback=off": what is not sent is lost. */
@@ -25,21 +26,28 @@ enum codec_kind {
     CODEC_TOPK = 5,
     CODEC_RANDOMK = 6,
     CODEC_POWERSGD = 7,
+    CODEC_USER = 8,
     CODEC_KIND_COUNT
 };
 
 enum codec_values { VALUES_F32 = 0, VALUES_BF16 = 1, VALUES_INT8 = 2, CODEC_VALUES_COUNT };
 
+struct user_codec;
+
+#define CODEC_PARAMETERS_MAX 63
+
 struct codec {
     enum codec_kind kind;
-    enum codec_values values; /* topk, randomk: how the chosen ones travel */
-    double ratio;             /* topk, randomk: above 0, at most 1 */
-    uint32_t chunk;           /* topk: elements, a power of two 64..65536; 0: the whole tensor */
-    uint32_t rank;            /* powersgd: 1..32 */
-    uint64_t rows;            /* powersgd: of the matrix; 0: known from the tensor's shape */
-    bool alternate;           /* powersgd: one factor a step */
-    bool stochastic;          /* int8: rounds at random, without bias; needs feedback off */
-    bool feedback;            /* true unless feedback=off */
+    enum codec_values values;      /* topk, randomk: how the chosen ones travel */
+    double ratio;                  /* topk, randomk: above 0, at most 1 */
+    uint32_t chunk;                /* topk: elements, a power of two 64..65536; 0: the whole tensor */
+    uint32_t rank;                 /* powersgd: 1..32 */
+    uint64_t rows;                 /* powersgd: of the matrix; 0: known from the tensor's shape */
+    bool alternate;                /* powersgd: one factor a step */
+    bool stochastic;               /* int8: rounds at random, without bias; needs feedback off */
+    bool feedback;                 /* true unless feedback=off */
+    const struct user_codec *user; /* of a user: its functions */
+    char parameters[CODEC_PARAMETERS_MAX + 1];
 };
 
 #define CODEC_LIST_MAX 8
@@ -54,6 +62,10 @@ struct codec_list {
 
 /* NULL means "none". HEARTH_INVALID: the text shows what was given, what is wrong with it, the grammar. */
 int MUST_CHECK codec_parse(const char *text, struct codec_list *list, struct error *error);
+/* Whether a text that is no codec names one that nobody has registered. */
+bool codec_names_unknown(const char *text);
+/* Whether a built-in codec or an option has the name. */
+bool codec_name_taken(const char *name);
 /* The canonical text, into text[CODEC_TEXT_MAX]: parses to the same list. Of a list: its length. */
 void codec_text(const struct codec *codec, char *text, size_t size);
 size_t codec_list_text(const struct codec_list *list, char *text, size_t size);

@@ -7,11 +7,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "compress/load.h"
 #include "compress/powersgd.h"
 #include "compress/randomk.h"
 #include "compress/ratio.h"
 #include "compress/scale.h"
 #include "compress/sparse.h"
+#include "compress/user_codec.h"
 #include "core/bytes.h"
 #include "core/crc32c.h"
 
@@ -76,6 +78,20 @@ static bool all_finite(const float *values, size_t count, float factor)
     return true;
 }
 
+/* A user's codec stands in front of its payload, in one byte its length and then its text. */
+static size_t user_head(const struct codec *codec, uint8_t *head)
+{
+    struct codec plain = *codec;
+    char text[CODEC_TEXT_MAX];
+
+    plain.feedback = true; /* the reader need not know */
+    codec_text(&plain, text, sizeof text);
+    head[0] = (uint8_t)strlen(text);
+    memcpy(head + 1, text, head[0]);
+    return 1 + (size_t)head[0];
+}
+
+/* Of a user's codec: the longest. */
 static size_t payload_len(const struct package *package)
 {
     const struct codec *codec = package->codec;
@@ -95,6 +111,8 @@ static size_t payload_len(const struct package *package)
         struct matrix m = matrix_of(codec, count);
         return (m.rows + m.columns) * m.rank * sizeof(float);
     }
+    if (codec->kind == CODEC_USER)
+        return user_head(codec, (uint8_t[CODEC_TEXT_MAX]){0}) + user_bound(codec, count);
     return coder_len(codec, count);
 }
 
@@ -112,6 +130,8 @@ static size_t scratch_count(const struct package *package, bool encoding)
     }
     if (codec->kind == CODEC_RANDOMK)
         return 2 * codec_keeps(codec, count);
+    if (codec->kind == CODEC_USER)
+        return (encoding ? 2 : 1) * count;
     return codec->kind == CODEC_POWERSGD ? payload_len(package) / sizeof(float) : 0;
 }
 
@@ -145,6 +165,11 @@ int package_check(const struct package *package, struct error *error)
                          SPARSE_COUNT_MAX);
     if (package->codec->kind == CODEC_POWERSGD && package->count > 0)
         return check_matrix(package, error);
+    if (package->codec->kind == CODEC_USER && package->count > 0 &&
+        user_bound(package->codec, package->count) == 0)
+        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "codec \"%s\" does not take %zu elements: its bound is 0 or above 2^48",
+                         package->codec->user->name, package->count);
     return HEARTH_OK;
 }
 
@@ -164,6 +189,8 @@ struct packing {
     void *out;      /* powersgd: the tensor as it would be decoded */
     float *scratch; /* scratch_count */
     uint8_t *payload;
+    size_t payload_len; /* room for it; a user's codec may need less */
+    uint8_t *user;      /* of a user's codec: payload_len bytes and a guard */
     struct error *error;
 };
 
@@ -281,6 +308,25 @@ static int pack_powersgd(struct packing *packing)
     return status;
 }
 
+/* Not straight into the target: a codec that writes too much must not spoil it. */
+static int pack_user(struct packing *packing)
+{
+    const struct package *package = packing->package;
+    size_t head = user_head(package->codec, packing->payload), len;
+    struct user_work work = {.count = package->count,
+                             .bound = packing->payload_len - head,
+                             .values = packing->scratch,
+                             .decoded = packing->scratch + package->count,
+                             .bytes = packing->user};
+
+    int status = user_encode(package->codec, packing->kernels, &packing->feed, &work, &len, packing->error);
+    if (status)
+        return status;
+    memcpy(packing->payload + head, work.bytes, len);
+    packing->payload_len = head + len;
+    return HEARTH_OK;
+}
+
 static int pack_payload(struct packing *packing)
 {
     const struct package *package = packing->package;
@@ -295,6 +341,8 @@ static int pack_payload(struct packing *packing)
         return pack_randomk(packing);
     case CODEC_POWERSGD:
         return pack_powersgd(packing);
+    case CODEC_USER:
+        return pack_user(packing);
     default:
         return is_whole_topk(package->codec) ? pack_topk(packing) : pack_parts(packing);
     }
@@ -332,7 +380,7 @@ int package_encode(const struct package *package, struct heap *heap, const struc
     int status = package_check(package, error);
     if (status)
         return status;
-    size_t bound = package_bound(package);
+    size_t bound = HEADER_LEN + payload_len(package);
     if (io->size < bound)
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "the package has %zu bytes, the target only %zu",
                          bound, io->size);
@@ -342,8 +390,9 @@ int package_encode(const struct package *package, struct heap *heap, const struc
     size_t residual_len = package->count * residual_size(package->dtype);
     size_t shadow_len = feedback || works_in_shadow ? align(residual_len) : 0;
     size_t out_len = power ? align(package->count * dtype_size(package->dtype)) : 0;
-    uint8_t *memory =
-        heap_alloc_raw(heap, 1, shadow_len + out_len + scratch_count(package, true) * sizeof(float));
+    size_t scratch_len = align(scratch_count(package, true) * sizeof(float));
+    size_t user_len = codec->kind == CODEC_USER ? bound - HEADER_LEN + USER_GUARD_LEN : 0;
+    uint8_t *memory = heap_alloc_raw(heap, 1, shadow_len + out_len + scratch_len + user_len);
     if (!memory)
         return no_memory(error);
     struct packing packing = {.package = package,
@@ -358,15 +407,17 @@ int package_encode(const struct package *package, struct heap *heap, const struc
                               .out = memory + shadow_len,
                               .scratch = (float *)(void *)(memory + shadow_len + out_len),
                               .payload = io->bytes + HEADER_LEN,
+                              .payload_len = bound - HEADER_LEN,
+                              .user = memory + shadow_len + out_len + scratch_len,
                               .error = error};
     status = pack_payload(&packing);
     if (status == HEARTH_POISONED)
         status = poisoned(&packing);
     if (!status) {
-        put_header(&packing, io->bytes, bound);
+        *len = HEADER_LEN + packing.payload_len;
+        put_header(&packing, io->bytes, *len);
         if (feedback && package->count > 0)
             memcpy(io->residual, memory, residual_len);
-        *len = bound;
     }
     heap_free(memory);
     return status;
@@ -381,6 +432,7 @@ struct unpacking {
     const struct kernels *kernels;
     bool scaled;
     const uint8_t *payload;
+    size_t payload_len;
     void *out;      /* becomes the target when all is well */
     float *scratch; /* scratch_count */
     struct error *error;
@@ -403,6 +455,32 @@ static bool codec_sane(const struct codec *codec)
 
     return ratio && chunk && rank && (sparse || codec->values == VALUES_F32) &&
            (powersgd || codec->rows == 0) && (!codec->stochastic || codec->kind == CODEC_INT8);
+}
+
+/* The user's codec whose text stands before the payload; then the payload begins behind it. */
+static int get_user(struct unpacking *unpacking)
+{
+    char text[CODEC_TEXT_MAX] = "", again[CODEC_TEXT_MAX] = "";
+    struct codec_list list;
+    size_t len = unpacking->payload_len > 0 ? unpacking->payload[0] : 0;
+
+    if (len == 0 || unpacking->payload_len - 1 < len)
+        return malformed(unpacking->error, "does not say by which codec of a user it is");
+    memcpy(text, unpacking->payload + 1, len);
+    bool known = strlen(text) == len && codec_parse(text, &list, NULL) == HEARTH_OK;
+    if (!known && codec_names_unknown(text))
+        return error_set(unpacking->error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "package: it is by codec \"%s\", which is not registered here "
+                         "(hearth_codec_register)",
+                         text);
+    if (known)
+        codec_text(&list.codec[0], again, sizeof again);
+    if (!known || list.codec[0].kind != CODEC_USER || !list.codec[0].feedback || strcmp(text, again) != 0)
+        return malformed(unpacking->error, "what it says for a codec is none of a user");
+    unpacking->codec = list.codec[0];
+    unpacking->payload += 1 + len;
+    unpacking->payload_len -= 1 + len;
+    return HEARTH_OK;
 }
 
 static int get_header(struct unpacking *unpacking, const uint8_t *bytes, size_t len)
@@ -442,6 +520,11 @@ static int get_header(struct unpacking *unpacking, const uint8_t *bytes, size_t 
     package->count = (size_t)count;
     if (count > COUNT_MAX || codec->rows > count)
         return malformed(error, "a count is out of range");
+    unpacking->payload = bytes + HEADER_LEN;
+    unpacking->payload_len = len - HEADER_LEN;
+    int status = kind == CODEC_USER && count > 0 ? get_user(unpacking) : HEARTH_OK;
+    if (status)
+        return status;
     if (package_check(package, NULL))
         return malformed(error, "the codec does not take such a tensor");
     return HEARTH_OK;
@@ -505,6 +588,33 @@ static int unpack_powersgd(struct unpacking *unpacking)
     return powersgd_finish(&m, unpacking->kernels, &end, 0, m.rows);
 }
 
+static int unpack_user(struct unpacking *unpacking)
+{
+    const struct package *package = &unpacking->package;
+    struct user_payload payload = {.bytes = unpacking->payload,
+                                   .len = unpacking->payload_len,
+                                   .count = package->count,
+                                   .key = package->key};
+
+    int status =
+        user_decode(&unpacking->codec, unpacking->kernels, &payload, unpacking->scratch, unpacking->error);
+    if (status)
+        return status;
+    put_block(unpacking->kernels, package->dtype, unpacking->out, 0, package->count, unpacking->scratch);
+    unpacking->kernels->stream_end();
+    return HEARTH_OK;
+}
+
+/* A user's codec decides itself how long a payload is, up to its bound. */
+static bool payload_len_good(const struct unpacking *unpacking)
+{
+    const struct package *package = &unpacking->package;
+
+    if (package->codec->kind == CODEC_USER && package->count > 0)
+        return unpacking->payload_len <= user_bound(package->codec, package->count);
+    return unpacking->payload_len == payload_len(package);
+}
+
 static int unpack_payload(struct unpacking *unpacking)
 {
     switch (unpacking->codec.kind) {
@@ -515,6 +625,8 @@ static int unpack_payload(struct unpacking *unpacking)
         return unpack_randomk(unpacking);
     case CODEC_POWERSGD:
         return unpack_powersgd(unpacking);
+    case CODEC_USER:
+        return unpack_user(unpacking);
     default:
         return is_whole_topk(&unpacking->codec) ? unpack_topk(unpacking) : unpack_parts(unpacking);
     }
@@ -534,8 +646,9 @@ int package_decode(struct heap *heap, const uint8_t *bytes, size_t len, const st
                          "the package holds %zu elements of type %s, the target %zu of type %s",
                          package->count, hearth_dtype_name(package->dtype), out->count,
                          hearth_dtype_name(out->dtype));
-    if (len - HEADER_LEN != payload_len(package))
-        return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "package: has %zu bytes, should have %zu", len,
+    if (!payload_len_good(&unpacking))
+        return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "package: has %zu bytes, should have %s%zu", len,
+                         package->codec->kind == CODEC_USER ? "at most " : "",
                          HEADER_LEN + payload_len(package));
     if (out->count == 0)
         return HEARTH_OK;
@@ -543,7 +656,6 @@ int package_decode(struct heap *heap, const uint8_t *bytes, size_t len, const st
     uint8_t *memory = heap_alloc_raw(heap, 1, out_len + scratch_count(package, false) * sizeof(float));
     if (!memory)
         return no_memory(error);
-    unpacking.payload = bytes + HEADER_LEN;
     unpacking.out = memory;
     unpacking.scratch = (float *)(void *)(memory + out_len);
     status = unpack_payload(&unpacking);

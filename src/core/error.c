@@ -36,6 +36,16 @@ static const struct status_row statuses[] = {
      "Memory or the configured memory limit is used up: raise the limit or run fewer operations at once."},
     {HEARTH_LIMIT, "HEARTH_LIMIT",
      "A limit is reached: wait for operations to end, or raise the limit in the configuration."},
+    {HEARTH_TOO_LONG, "HEARTH_TOO_LONG",
+     "A message or a reply is longer than its receiver takes: give it more room, or send less."},
+    {HEARTH_NO_SUCH_CALL, "HEARTH_NO_SUCH_CALL",
+     "No handler has this name on the called member: register it there before the call."},
+    {HEARTH_CALL_FAILED, "HEARTH_CALL_FAILED", "The handler of the call failed: its own text says why."},
+    {HEARTH_BUSY, "HEARTH_BUSY",
+     "Too many calls wait on the called member: make the call again later, or raise the handler's limits."},
+    {HEARTH_COPY_FAILED, "HEARTH_COPY_FAILED",
+     "The memory adapter could not copy to or from the device: the error text names its function and what it "
+     "returned."},
     {HEARTH_PENDING, "HEARTH_PENDING", "Not an error: the operation has not finished yet."},
     {HEARTH_PEER_LOST, "HEARTH_PEER_LOST",
      "A member closed, died or stopped answering: look at its log, then form the group again."},
@@ -121,6 +131,7 @@ void error_clear(struct error *error)
     error->status = HEARTH_OK;
     error->reason = HEARTH_REASON_NONE;
     error->rank = error->origin = RANK_NONE;
+    error->fate = HEARTH_FATE_NONE;
     error->text[0] = '\0';
 }
 
@@ -140,6 +151,7 @@ int error_vset(struct error *error, int status, int rank, const char *format, va
     error->reason = HEARTH_REASON_NONE;
     error->rank = rank;
     error->origin = RANK_NONE;
+    error->fate = HEARTH_FATE_NONE;
     memcpy(error->text, text, strlen(text) + 1);
     return status;
 }
@@ -177,6 +189,7 @@ int error_wrap(struct error *error, const struct error *cause, const char *forma
     va_end(args);
     wrapped.reason = cause->reason;
     wrapped.origin = cause->origin;
+    wrapped.fate = cause->fate;
     *error = wrapped;
     return error->status;
 }
@@ -226,6 +239,22 @@ int hearth_error_rank(void)
 enum hearth_reason hearth_error_reason(void)
 {
     return error_last()->reason;
+}
+
+enum hearth_fate hearth_error_fate(void)
+{
+    return error_last()->fate;
+}
+
+const char *hearth_fate_name(enum hearth_fate fate)
+{
+    static const char *const names[] = {
+        [HEARTH_FATE_NONE] = "none",
+        [HEARTH_FATE_NOT_DELIVERED] = "not_delivered",
+        [HEARTH_FATE_DELIVERED] = "delivered",
+        [HEARTH_FATE_UNKNOWN] = "unknown",
+    };
+    return (unsigned)fate < sizeof names / sizeof names[0] ? names[fate] : "?";
 }
 
 int error_call(const char *call, int status, const char *format, ...)

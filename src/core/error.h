@@ -15,6 +15,7 @@ struct error {
     enum hearth_reason reason;
     int rank;                  /* the peer that it is about, as its group counts, or RANK_NONE */
     int origin;                /* the member where it began, by its rank in the cluster; RANK_NONE: here */
+    enum hearth_fate fate;     /* of a message or a call: what became of it; not sent to other members */
     char text[ERROR_TEXT_MAX]; /* always terminated; cut with "..." if too long */
 };
 

@@ -8,6 +8,11 @@
 
 #define HEAP_ALIGN 64
 
+static inline size_t align_up(size_t x, size_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
 struct block;
 
 /* One per node (or per test). Thread-safe. Must outlive every block taken from it. */

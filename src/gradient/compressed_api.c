@@ -88,8 +88,8 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
         (algos[algo] == REDUCTION_TWO_LEVEL && call->dtype == HEARTH_F64))
         return error_call(
             call_name, HEARTH_UNSUPPORTED,
-            "opts.algo is %s; there are direct (by owners) and exchange (all_gather) for codecs other "
-            "than randomk and powersgd, and hierarchical where hosts have several members",
+            "opts.algo is %s; there are direct (by owners; not for a user's codec) and exchange (all_gather) "
+            "for codecs other than randomk and powersgd, and hierarchical where hosts have several members",
             hearth_algo_name(algo));
     call->algo = algos[algo];
     return HEARTH_OK;
@@ -112,6 +112,8 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         status = codec_check(call);
     if (status == HEARTH_OK)
         status = algo_fix(call, opts->algo);
+    if (status == HEARTH_OK)
+        status = memory_choose(call_name, call->group, opts->memory, &call->memory);
     if (opts->timeout_ms == -1)
         opts->timeout_ms = call->group->node->config.op_timeout_ms;
     call->feedback = call->feedback && call->codec.feedback && (call->residual || call->state);
@@ -141,6 +143,12 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
                          .op = call->op};
     if (call->state)
         call->state->plain = true;
+    if (call->staged && memory_is_device(&call->memory)) {
+        struct copy_range range = {call->buffer, call->staged, call->count * dtype_size(call->dtype)};
+        struct staged_ranges staged = {.memory = &call->memory, .ranges = &range, .count = 1};
+        plain.source = plain.target = call->staged;
+        return call_start_staged(call->group, &plain, call->opts, &staged, request);
+    }
     return request ? call_start(call->group, &plain, call->opts, request)
                    : call_run(call->group, &plain, call->opts);
 }
@@ -152,6 +160,10 @@ static int alone_start(const struct reduction_call *call, hearth_request **reque
 {
     struct node_task task = {.done = call->opts->done, .done_arg = call->opts->done_arg};
     struct error none;
+    struct copy_range range = {call->buffer, call->staged, call->count * dtype_size(call->dtype)};
+    if (call->staged && memory_is_device(&call->memory) &&
+        copy_now(&call->memory, false, &range, 1, &none) != HEARTH_OK)
+        return error_call_because(call_name, &none);
     if (call->state)
         tensor_commits(call->state);
     if (!request) {
@@ -186,6 +198,20 @@ int reduction_start(const struct reduction_call *given, hearth_request **request
     return request ? work_start(&call, request) : work_run(&call);
 }
 
+/* A text that is no codec. A member that has not registered one that the others have must not keep them
+ * waiting. */
+static int codec_refuse(const struct reduction_call *call, hearth_group *group, const char *codec,
+                        const struct error *reason)
+{
+    struct hearth_opts opts;
+    int status = error_call_because(call_name, reason);
+    struct error why = *error_last();
+    if (codec_names_unknown(codec) && call_opts_read(call_name, call->opts, &opts) == HEARTH_OK)
+        node_refuse(group, opts.tag, &why);
+    *error_last() = why;
+    return status;
+}
+
 /* The codec's text becomes a choice of codec and way. */
 static int call_of(hearth_group *group, const char *codec, struct reduction_call *call)
 {
@@ -196,8 +222,9 @@ static int call_of(hearth_group *group, const char *codec, struct reduction_call
     int status = node_check(call_name, group->node);
     if (status != HEARTH_OK)
         return status;
-    if (codec_parse(codec ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
-        return error_call_because(call_name, &reason);
+    codec = codec ? codec : group->node->config.codec;
+    if (codec_parse(codec, &list, &reason) != HEARTH_OK)
+        return codec_refuse(call, group, codec, &reason);
     status = types_check(call);
     if (status != HEARTH_OK)
         return status;

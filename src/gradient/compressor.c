@@ -372,12 +372,19 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
                                     enum hearth_op op, const struct hearth_opts *opts,
                                     hearth_request **request)
 {
+    return compressor_start(compressor, tensor, op, opts, NULL, request);
+}
+
+int compressor_start(hearth_compressor *compressor, const struct hearth_tensor *tensor, enum hearth_op op,
+                     const struct hearth_opts *opts, void *staged, hearth_request **request)
+{
     struct operation o;
     if (!request)
         return error_call("compressor_all_reduce", HEARTH_INVALID, "request is NULL");
     int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)
         return status;
+    o.call.staged = staged;
     o.tensor->done = o.opts.done;
     o.tensor->done_arg = o.opts.done_arg;
     o.opts.done = ended;

@@ -27,8 +27,11 @@ void compressor_choose(const hearth_compressor *compressor, const struct policy_
                        const struct tensor *tensor, struct policy_answer *answer,
                        struct reduction_choice *choice);
 
-/* ---- for syncs: steps that did not end alike on all members ---- */
+/* ---- for syncs ---- */
 
+/* hearth_compressor_all_reduce_nb; `staged` as in struct reduction_call. */
+int compressor_start(hearth_compressor *compressor, const struct hearth_tensor *tensor, enum hearth_op op,
+                     const struct hearth_opts *opts, void *staged, hearth_request **request);
 /* Twice the tensor's step, and 1 if it has factors; 0: it is new. */
 uint64_t compressor_place(hearth_compressor *compressor, const char *name);
 /* Takes the tensor's last operation back. False: it was reset, loaded or used since. */

@@ -9,6 +9,7 @@
  *                                              (topk over a whole tensor: 3, numbers of entries go first)
  *     shared       2 (N-1)/N of the small      2 for  as the codec says: gather and scatter, or products
  *                  thing, for each sum         a sum
+ *     of a user    (N-1) L, L its bound        2      encode n, decode N + 1 times n
  *     two-level    as above with one member of each host, and a dense reduce and broadcast inside the host
  *
  *   Each begins and ends with a hop in which members compare what they are about to do and whether it went
@@ -27,6 +28,7 @@
 #include "collective/select.h"
 #include "compress/powersgd.h"
 #include "compress/sparse.h"
+#include "compress/user_codec.h"
 #include "gradient/round_cut.h"
 
 #define ROUNDS_MOVING 6.0       /* at once */
@@ -57,6 +59,8 @@ static const struct speed speeds[CODEC_KIND_COUNT] = {
 #define ALTERNATE_NS      1.6
 #define ALTERNATE_RANK_NS 0.2
 #define FACTOR_NS         4.0 /* an element of a factor: summed, made orthonormal with `rank` others */
+#define USER_ENCODE_NS    8.0 /* a user's functions, of which nothing is known, for each element */
+#define USER_DECODE_NS    4.0
 #define WIDE_FACTOR       2.0 /* f64: twice the memory */
 
 /* ---- who is where ---- */
@@ -192,6 +196,20 @@ static bool load_coded(const struct quote *q, enum reduction_algo algo, struct l
     return true;
 }
 
+/* Its lengths go first. What it encodes it also decodes, for the residual. */
+static bool load_user(const struct quote *q, enum reduction_algo algo, struct load *load)
+{
+    size_t bound = user_bound(q->codec, q->shape->count);
+    double n = (double)q->shape->count, size = q->group.size;
+
+    if (algo != REDUCTION_ALLGATHER || bound == 0)
+        return false;
+    load->bytes = (size - 1) * ((double)bound + sizeof(uint64_t));
+    load->hops = 2;
+    load->kernel_ns = n * (USER_ENCODE_NS + (size + 1) * USER_DECODE_NS + WRITE_NS);
+    return true;
+}
+
 /* Bytes and hops of the sum of a small array that all members have alike. */
 static void add_shared(const struct quote *q, enum codec_values values, size_t count, struct load *load)
 {
@@ -237,7 +255,10 @@ static bool load_of(const struct quote *q, enum reduction_algo algo, struct load
     *load = (struct load){.rounds = 1};
     if (q->shape->count == 0)
         return true;
-    if (algo == REDUCTION_SHARED ? !load_shared(q, load) : !load_coded(q, algo, load))
+    bool can = q->codec->kind == CODEC_USER ? load_user(q, algo, load)
+               : algo == REDUCTION_SHARED   ? load_shared(q, load)
+                                            : load_coded(q, algo, load);
+    if (!can)
         return false;
     load->kernel_ns *= q->shape->dtype == HEARTH_F64 ? WIDE_FACTOR : 1;
     return true;
@@ -360,8 +381,9 @@ static bool group_can(const struct codec *codec, enum reduction_algo algo, const
         return algo == REDUCTION_PLAIN;
     switch (algo) {
     case REDUCTION_ALLGATHER:
-    case REDUCTION_OWNER:
         return !is_shared(codec);
+    case REDUCTION_OWNER:
+        return !is_shared(codec) && codec->kind != CODEC_USER;
     case REDUCTION_SHARED:
         return is_shared(codec);
     case REDUCTION_TWO_LEVEL:

@@ -35,9 +35,9 @@ struct reduction_price {
     double total_s;  /* with as much overlap as the way allows */
 };
 
-/* Whether the way can carry the codec: a part-wise codec or whole-tensor topk by ALLGATHER or OWNER, randomk
- * and powersgd by SHARED; all but powersgd by TWO_LEVEL (not f64) where some host has several members and
- * there is more than one host; none by PLAIN. */
+/* Whether the way can carry the codec: a part-wise codec or whole-tensor topk by ALLGATHER or OWNER, that of
+ * a user by ALLGATHER, randomk and powersgd by SHARED; all but powersgd by TWO_LEVEL (not f64) where some
+ * host has several members and there is more than one host; none by PLAIN. */
 bool reduction_can(const struct codec *codec, enum reduction_algo algo, const struct group_view *view);
 /* total_s is HUGE_VAL where the way cannot. */
 struct reduction_price reduction_price(const struct codec *codec, enum reduction_algo algo,
@@ -51,7 +51,7 @@ struct reduction_choice {
 /* The cheapest of the list's codecs and their ways; `automatic` lists may also choose none, and do unless a
  * codec is cheaper by a margin (5 %) and sends no more. A list of one codec: only the way is
  * chosen. What cannot code the shape becomes none: powersgd that does not pay for it or has none, topk over
- * more than SPARSE_COUNT_MAX. */
+ * more than SPARSE_COUNT_MAX, a user's codec whose bound is 0. */
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
                       const struct group_view *view, struct reduction_choice *choice);
 /* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 530 kB; kernels 8 ms), plain 800 ms" */

@@ -15,7 +15,7 @@
 #define FLAG_FEEDBACK 1u
 #define STAY_LEN      (256u << 10) /* its codecs take less time than waking the thread that would drive */
 
-enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
+enum { PHASE_WORK, PHASE_VOTE, PHASE_OUT, PHASE_FAILING };
 
 /* ---- words ---- */
 
@@ -399,6 +399,9 @@ static enum step fail(struct reduction *r, bool ours)
 static enum step failing(struct reduction *r)
 {
     struct error why = r->error;
+    r->awaits = NULL;
+    if (!device_rests(r))
+        return STEP_WAIT;
     enum step step = r->opening_sub.request ? sub_await(r, &r->opening_sub) : STEP_FAILED;
     if (step == STEP_WAIT)
         return step;
@@ -420,7 +423,19 @@ static enum step voting(struct reduction *r)
     state_commit(r);
     count(r);
     let_go(r, false);
-    return STEP_DONE;
+    device_out(r);
+    r->phase = PHASE_OUT;
+    return STEP_MORE;
+}
+
+static enum step delivering(struct reduction *r)
+{
+    r->awaits = NULL;
+    enum step step = device_out_await(r);
+    if (step == STEP_FAILED)
+        error_wrap(&r->error, &r->error, "it has succeeded, but its result is not on the device: %s",
+                   r->error.text);
+    return step;
 }
 
 static enum step working(struct reduction *r)
@@ -431,9 +446,11 @@ static enum step working(struct reduction *r)
         return STEP_MORE;
     }
     r->awaits = NULL;
-    enum step step = r->method->step(r);
+    enum step step = device_in(r);
+    if (step == STEP_DONE)
+        step = r->method->step(r);
     if (step == STEP_FAILED)
-        return fail(r, r->error.status == HEARTH_NO_MEMORY);
+        return fail(r, r->error.status == HEARTH_NO_MEMORY || r->error.status == HEARTH_COPY_FAILED);
     if (step != STEP_DONE)
         return step;
     if (!r->opened) {
@@ -451,7 +468,9 @@ enum step reduction_step(struct reduction *r, uint64_t now_ns)
     uint64_t mode = fpmode_enter();
     enum step step = STEP_MORE;
     r->now_ns = now_ns;
-    if (r->phase != PHASE_FAILING && atomic_load(&r->closing)) {
+    if (r->phase == PHASE_OUT) { /* for the others it has ended */
+        step = delivering(r);
+    } else if (r->phase != PHASE_FAILING && atomic_load(&r->closing)) {
         fail_with(r, HEARTH_CLOSED, r->rank, "the node or the group is closing");
         step = fail(r, true);
     } else if (r->phase == PHASE_WORK && atomic_load(&r->cancelled)) { /* later, others may have gone on */
@@ -491,6 +510,8 @@ const struct method *method_of_codec(const struct codec *codec)
         return &method_block;
     if (codec->kind == CODEC_TOPK)
         return &method_topk;
+    if (codec->kind == CODEC_USER)
+        return &method_user;
     return codec->kind == CODEC_RANDOMK ? &method_randomk : &method_powersgd;
 }
 
@@ -504,7 +525,7 @@ static const struct method *method_of(const struct reduction_call *call)
 size_t reduction_memory(const struct reduction_call *call, int size)
 {
     size_t residual = call->count * residual_size(call->dtype);
-    return method_of(call)->memory(call, size) + (call->feedback ? residual : 0) +
+    return method_of(call)->memory(call, size) + (call->feedback ? residual : 0) + device_memory(call) +
            (size_t)size * (sizeof(struct call_opening) + sizeof(struct vote)) + sizeof(struct reduction);
 }
 
@@ -563,7 +584,9 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     r->method = method_of(call);
     r->openings = reduction_take(r, (size_t)r->size * sizeof *r->openings);
     r->votes = reduction_take(r, (size_t)r->size * sizeof *r->votes);
-    int status = r->openings && r->votes ? shadow_make(r) : HEARTH_NO_MEMORY;
+    int status = r->openings && r->votes ? device_open(r) : HEARTH_NO_MEMORY;
+    if (status == HEARTH_OK)
+        status = shadow_make(r);
     if (status == HEARTH_OK)
         status = r->method->open(r);
     if (status == HEARTH_OK)
@@ -607,7 +630,8 @@ int work_run(const struct reduction_call *call)
 {
     struct reduction *r;
     hearth_node *node = call->group->node;
-    bool stays = call->count * dtype_size(call->dtype) <= STAY_LEN;
+    bool quick = call->codec.kind != CODEC_USER; /* a user's functions take what time they like */
+    bool stays = quick && call->count * dtype_size(call->dtype) <= STAY_LEN;
     uint32_t heard = bell_heard(node->bell);
     if (stays)
         node_come(node);

@@ -4,13 +4,9 @@
 #pragma once
 
 #include "compress/coder.h"
+#include "core/heap.h"
 #include "core/types.h"
 #include "gradient/price.h"
-
-static inline size_t align_up(size_t x, size_t to)
-{
-    return (x + to - 1) / to * to;
-}
 
 struct round_plan {
     struct codec codec;

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "gradient/compressor.h"
 #include "node/call.h"
+#include "node/copier.h"
 
 #define TENSORS_FIRST 64u
 #define WEIGHT_MAX    1e30 /* as everywhere: sums of weights must stay finite */
@@ -40,6 +41,7 @@ struct hearth_opts sync_opts(hearth_sync *sync, uint64_t what, hearth_done_fn *d
     struct hearth_opts opts;
     hearth_opts_init(&opts);
     opts.tag = sync_tag_of(sync, what);
+    opts.memory = &memory_host;
     opts.done = done;
     opts.done_arg = sync;
     return opts;
@@ -358,7 +360,7 @@ int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
     status = wait_begin(sync);
     bool committed = status == HEARTH_OK && sync->stage == STAGE_COMMITTED;
     if (committed)
-        sync_commit(sync, true);
+        status = sync_commit_write(sync, error_last());
     sync->waiting = status == HEARTH_OK && !committed;
     mutex_unlock(&sync->lock);
     if (status != HEARTH_OK || committed)

@@ -69,6 +69,7 @@ struct sync_bucket {
     uint64_t tag;
     void *memory;     /* fused: where its tensors stand together; formed group: where the result stands */
     uint32_t missing; /* tensors that are not there yet */
+    bool unwritten;   /* done, but its result could not be copied to the device */
     enum bucket_progress progress;
     uint32_t next_full; /* in the list of those that may start, or BUCKET_NOBODY */
     hearth_request *request;
@@ -175,8 +176,11 @@ void sync_landed(hearth_sync *sync, int status);
 void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns);
 /* The step is given up: nobody waits for a vote that we owe. If it was cast, the step ends as it says. */
 void sync_vote_drop(hearth_sync *sync, bool owed);
-/* The step is committed. With the lock; `write`: its results go where the gradients are. */
-void sync_commit(hearth_sync *sync, bool write);
+/* The step is committed. With the lock. */
+void sync_commit(hearth_sync *sync);
+/* The same, and its results go where the gradients are. HEARTH_COPY_FAILED: it is committed, but not written;
+ * the next wait tries again. */
+int MUST_CHECK sync_commit_write(hearth_sync *sync, struct error *error);
 /* Takes back what its buckets have left in the compressor. With the lock. */
 void sync_abort(hearth_sync *sync);
 /* The next group has committed the step, but its result is not wanted. With the lock. */
@@ -197,7 +201,8 @@ void sync_failure(hearth_sync *sync, const struct sync_bucket *bucket, const str
 size_t sync_memory_len(const hearth_sync *sync); /* of all fused buckets */
 void sync_spread(hearth_sync *sync);             /* each gets its part of it */
 void sync_tag(hearth_sync *sync);                /* the tags of its buckets, after its id */
-void sync_write(hearth_sync *sync, const struct sync_bucket *bucket); /* its memory to its tensors */
+/* Its memory to its tensors. Fails only where they are in device memory. */
+int MUST_CHECK sync_write(hearth_sync *sync, const struct sync_bucket *bucket, struct error *error);
 /* Nothing is in flight and nothing done; its tensors become what is given. */
 void sync_reopen(hearth_sync *sync, enum tensor_progress progress);
 /* Ends what is in flight, lets nothing start. For a move. */

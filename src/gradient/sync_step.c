@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
+#include "node/call.h"
 
 #define TAG_FIRST 16u /* of the buckets; sync_agree.c has those below */
 
@@ -120,6 +121,7 @@ static void bucket_reopen(hearth_sync *sync, struct sync_bucket *b, enum tensor_
     b->progress = BUCKET_OPEN;
     b->missing = b->plan.items;
     b->next_full = BUCKET_NOBODY;
+    b->unwritten = false;
 }
 
 void sync_reopen(hearth_sync *sync, enum tensor_progress progress)
@@ -221,6 +223,49 @@ static void bucket_ended(void *arg, int status)
     sync_landed(b->sync, status);
 }
 
+static bool on_device(const hearth_sync *sync)
+{
+    return memory_is_device(&sync->group->memory);
+}
+
+/* The tensors of a bucket and their places in its memory, in their order; NULL: no memory. */
+static struct copy_range *bucket_ranges(hearth_sync *sync, const struct sync_bucket *b)
+{
+    struct copy_range *ranges = heap_alloc(sync->heap, b->plan.items, sizeof *ranges);
+    uint32_t count = 0;
+    for (uint32_t i = b->plan.first; ranges && i != BUCKET_NOBODY; i = sync->tensors[i].item.next) {
+        const struct sync_tensor *t = &sync->tensors[i];
+        size_t element = dtype_size(t->item.dtype);
+        ranges[count++] = (struct copy_range){.device = t->data,
+                                              .host = (uint8_t *)b->memory + t->item.offset * element,
+                                              .len = t->item.count * element};
+    }
+    return ranges;
+}
+
+static int fused_start(hearth_sync *sync, struct sync_bucket *b, const struct hearth_opts *opts,
+                       hearth_request **request)
+{
+    struct call call = {.kind = PLAN_ALL_REDUCE,
+                        .source = b->memory,
+                        .target = b->memory,
+                        .count = b->plan.count,
+                        .dtype = b->plan.dtype,
+                        .op = sync->op};
+    if (!on_device(sync))
+        return call_start(sync->group, &call, opts, request);
+    struct copy_range *ranges = bucket_ranges(sync, b);
+    if (!ranges) {
+        error_call("sync", HEARTH_NO_MEMORY, "no memory to copy %u tensors", b->plan.items);
+        node_refuse(sync->group, opts->tag, error_last());
+        return HEARTH_NO_MEMORY;
+    }
+    struct staged_ranges staged = {.memory = &sync->group->memory, .ranges = ranges, .count = b->plan.items};
+    int status = call_start_staged(sync->group, &call, opts, &staged, request);
+    heap_free(ranges);
+    return status;
+}
+
 static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request **request)
 {
     struct hearth_opts opts;
@@ -230,9 +275,10 @@ static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request
     opts.done = sync->formed ? bucket_ended : NULL;
     opts.done_arg = b;
     if (b->plan.fused)
-        return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
-                                    &opts, request);
+        return fused_start(sync, b, &opts, request);
     struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
+    if (on_device(sync))
+        return compressor_start(sync->compressor, &tensor, sync->op, &opts, b->memory, request);
     if (b->memory)
         tensor.data = b->memory;
     else
@@ -280,16 +326,29 @@ static void tensor_copy(const struct sync_bucket *b, const struct sync_tensor *t
         memcpy(home ? t->data : place, home ? place : t->data, len);
 }
 
-void sync_write(hearth_sync *sync, const struct sync_bucket *b)
+int sync_write(hearth_sync *sync, const struct sync_bucket *b, struct error *error)
 {
+    if (on_device(sync)) {
+        struct error why;
+        struct copy_range *ranges = bucket_ranges(sync, b);
+        int status = ranges ? copy_now(&sync->group->memory, true, ranges, b->plan.items, &why)
+                            : error_set(&why, HEARTH_NO_MEMORY, RANK_NONE, "no memory to copy %u tensors",
+                                        b->plan.items);
+        heap_free(ranges);
+        return status == HEARTH_OK
+                   ? status
+                   : error_wrap(error, &why, "the step is done, but its result is not on the device: %s",
+                                why.text);
+    }
     for (uint32_t i = b->plan.first; i != BUCKET_NOBODY; i = sync->tensors[i].item.next)
         tensor_copy(b, &sync->tensors[i], true);
+    return HEARTH_OK;
 }
 
 void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
 {
     struct sync_bucket *b = &sync->buckets[tensor->item.bucket];
-    if (b->memory)
+    if (b->memory && !on_device(sync)) /* else when the bucket starts */
         tensor_copy(b, tensor, false);
     mutex_lock(&sync->lock);
     if (--b->missing == 0) {
@@ -323,6 +382,17 @@ void sync_resend(hearth_sync *sync)
 
 /* ---- the end of a step ---- */
 
+/* Of a launched group. What could not be written is tried again by the next wait. */
+static void bucket_write(hearth_sync *sync, struct sync_bucket *b)
+{
+    struct error why;
+    b->unwritten = sync_write(sync, b, &why) != HEARTH_OK;
+    mutex_lock(&sync->lock);
+    if (b->unwritten)
+        sync_failure(sync, b, &why);
+    mutex_unlock(&sync->lock);
+}
+
 static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t deadline_ns)
 {
     struct error why;
@@ -334,12 +404,13 @@ static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t dea
         why = *error_last();
     request_drop(&b->request); /* takes it back if it has not ended */
     b->progress = status == HEARTH_OK ? BUCKET_DONE : BUCKET_FAILED;
+    b->unwritten = status == HEARTH_OK && b->plan.fused && !sync->formed;
     mutex_lock(&sync->lock);
     if (status != HEARTH_OK)
         sync_failure(sync, b, &why);
     mutex_unlock(&sync->lock);
-    if (status == HEARTH_OK && b->plan.fused && !sync->formed)
-        sync_write(sync, b);
+    if (b->unwritten)
+        bucket_write(sync, b);
 }
 
 /* With the lock. In a launched group what has ended well stays so. */
@@ -355,9 +426,10 @@ static void launched_end(hearth_sync *sync, bool well)
 /* With the lock. */
 static void formed_end(hearth_sync *sync, bool well)
 {
-    if (well)
-        sync_commit(sync, true);
-    else if (sync->stage == STAGE_OPEN)
+    struct error why;
+    if (well && sync_commit_write(sync, &why) != HEARTH_OK)
+        sync_failure(sync, NULL, &why);
+    else if (!well && sync->stage == STAGE_OPEN)
         sync_abort(sync);
 }
 
@@ -375,6 +447,8 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (sync->buckets[i].progress == BUCKET_FLYING)
             bucket_finish(sync, &sync->buckets[i], deadline_ns);
+        else if (sync->buckets[i].unwritten)
+            bucket_write(sync, &sync->buckets[i]);
     if (sync->formed)
         sync_vote_finish(sync, deadline_ns);
     mutex_lock(&sync->lock);
@@ -383,6 +457,7 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
         formed_end(sync, status == HEARTH_OK);
     else
         launched_end(sync, status == HEARTH_OK);
+    status = sync->failure.status;
     if (status != HEARTH_OK)
         *error_last() = sync->failure;
     attempt_end(sync);

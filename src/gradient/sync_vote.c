@@ -121,16 +121,26 @@ void sync_vote_drop(hearth_sync *sync, bool owed)
     if (status == HEARTH_OK)
         ballots_check(sync);
     if (sync->stage == STAGE_PREPARED)
-        sync_commit(sync, false);
+        sync_commit(sync);
     mutex_unlock(&sync->lock);
 }
 
 /* ---- how a step ends ---- */
 
-void sync_commit(hearth_sync *sync, bool write)
+int sync_commit_write(hearth_sync *sync, struct error *error)
 {
-    for (uint32_t i = 0; write && i < sync->bucket_count; i++)
-        sync_write(sync, &sync->buckets[i]);
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (sync_write(sync, &sync->buckets[i], error) != HEARTH_OK) {
+            sync->stage = STAGE_COMMITTED;
+            sync->taken = true; /* by the others: if our result is given up, the step counts all the same */
+            return error->status;
+        }
+    sync_commit(sync);
+    return HEARTH_OK;
+}
+
+void sync_commit(hearth_sync *sync)
+{
     sync->lineage = sync_lineage(sync->lineage, sync->steps, sync->attempt);
     sync->steps++;
     sync->stage = STAGE_OPEN;
@@ -151,7 +161,7 @@ void sync_abort(hearth_sync *sync)
 void sync_give_up(hearth_sync *sync)
 {
     if (sync->taken) {
-        sync_commit(sync, false); /* what we gave is in the others' model */
+        sync_commit(sync); /* what we gave is in the others' model */
         return;
     }
     sync_abort(sync);

@@ -104,6 +104,8 @@ static enum reduction_algo path_between(const struct reduction *b)
 {
     if (b->method == &method_randomk)
         return REDUCTION_SHARED;
+    if (b->method == &method_user)
+        return REDUCTION_ALLGATHER;
     if (b->method == &method_block)
         return rounds_algo(b, &b->call.codec, b->call.count);
     return b->size <= 3 ? REDUCTION_ALLGATHER

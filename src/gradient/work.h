@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 
 #include "gradient/tensors.h"
-#include "node/node.h"
+#include "node/copier.h"
 #include "os/workers.h"
 
 /* One compressed all-reduce, as it was called. */
@@ -34,6 +34,8 @@ struct reduction_call {
     bool feedback; /* false: what is not sent is lost; residual and state's residual are not touched */
     uint64_t key;  /* what codecs draw by; 0: by the operation's number. state: mixed with its step */
     const struct hearth_opts *opts; /* NULL: the defaults */
+    struct hearth_memory memory;    /* of buffer and residual; without functions: host memory */
+    void *staged; /* device memory: the buffer is copied here, and the result stays here; NULL: back to it */
 };
 
 /* Arguments are checked here (types, operation, options, the guard's limit). A refused call uses no sequence
@@ -79,7 +81,7 @@ struct method {
     bool works_in_shadow; /* needs e_new even where nothing is kept */
 };
 extern const struct method method_block, method_topk, method_randomk, method_powersgd, method_plain,
-    method_two_level;
+    method_two_level, method_user;
 
 /* What a member says at the opening. Travels as it is: docs/payloads.md. */
 struct call_opening {
@@ -98,6 +100,19 @@ struct vote {
 };
 
 enum { GROUP_CLOSES = 1, NODE_CLOSES = 2 };
+
+/* Device memory on its way in or out: reduction_device.c. */
+struct device_copy {
+    struct copier *copier; /* NULL: host memory */
+    struct codec_pool *pool;
+    _Atomic(int) state;
+    _Atomic(size_t) passed; /* bytes that are copied */
+    size_t before;          /* bytes before the buffer's: the residual's */
+    struct copy_range ranges[2];
+    size_t count;
+    struct copy_job job;
+    struct error error;
+};
 
 struct reduction {
     struct list item; /* in the codec pool */
@@ -131,6 +146,7 @@ struct reduction {
     struct energy energy;
     uint64_t sent_bytes;
     uint64_t compress_ns, expand_ns; /* of work so far */
+    struct device_copy device;
 };
 
 /* ---- for the codec pool ---- */
@@ -144,6 +160,16 @@ void reduction_settle(struct reduction *r);
 
 int work_run(const struct reduction_call *call);
 int work_start(const struct reduction_call *call, hearth_request **request);
+
+/* ---- reduction_device.c: where buffers are in host memory, all of it has been done ---- */
+
+size_t device_memory(const struct reduction_call *call); /* that it needs */
+/* Host memory takes the place of the call's. HEARTH_OK or r->error. */
+int MUST_CHECK device_open(struct reduction *r);
+enum step device_in(struct reduction *r);        /* STEP_DONE: the method may step */
+void device_out(struct reduction *r);            /* the result has been published */
+enum step device_out_await(struct reduction *r); /* STEP_DONE or STEP_FAILED: it is there, or not */
+bool device_rests(struct reduction *r);          /* nothing is copied; else that ends soon */
 
 /* ---- for methods ---- */
 

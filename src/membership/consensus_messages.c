@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of the consensus as bytes: docs/messages.md. */
+/* Messages of the consensus as bytes: docs/cluster_messages.md. */
 #include "membership/consensus_state.h"
 
 void beat_put(struct writer *w, const struct beat *b)

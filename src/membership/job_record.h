@@ -40,7 +40,7 @@ bool job_record_elsewhere(const struct view *ran, const struct view *now, const 
 void job_record_put(struct writer *w, const struct view *ran);
 bool job_record_get(struct reader *r, struct view *ran); /* no member twice, leader in it, sizes */
 
-/* ---- the file of a machine: docs/messages.md specifies it ---- */
+/* ---- the file of a machine: docs/cluster_messages.md specifies it ---- */
 
 struct job_memory {
     char job[JOB_NAME_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encodes and decodes the messages of jobs as docs/messages.md says. */
+/* Encodes and decodes the messages of jobs as docs/cluster_messages.md says. */
 #include "membership/jobs_messages.h"
 
 #include <string.h>

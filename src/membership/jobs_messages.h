@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of jobs: report, form, board. docs/messages.md specifies their bytes. */
+/* The messages of jobs: report, form, board. docs/cluster_messages.md specifies their bytes. */
 #pragma once
 
 #include "membership/jobs.h"

@@ -8,7 +8,7 @@
 #include "core/list.h"
 #include "security/node_key.h"
 
-/* Numbers of docs/messages.md. Each state machine encodes and decodes its own kinds. */
+/* Numbers of docs/cluster_messages.md. Each state machine encodes and decodes its own kinds. */
 enum message_kind {
     MESSAGE_HELLO = 1,     /* cluster: first on every connection, both directions: purpose and sender */
     MESSAGE_BEAT = 2,      /* consensus: heartbeat, with the sender's view */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The view: the list of members that a cluster agrees on. (struct group_view of the collective room is what
- * an operation needs of a group.) docs/messages.md specifies its bytes. */
+ * an operation needs of a group.) docs/cluster_messages.md specifies its bytes. */
 #pragma once
 
 #include "core/error.h"

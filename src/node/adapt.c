@@ -15,6 +15,7 @@
 #include "core/text_buf.h"
 #include "node/call.h"
 #include "node/cluster_groups.h"
+#include "node/copier.h"
 #include "node/path_costs.h"
 
 enum adapt_tag { TAG_RECORD, TAG_VOTE };
@@ -50,6 +51,7 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
     bool busy = in_flight(group); /* take part and vote no, so that the others do not wait */
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
+    opts.memory = &memory_host;
     opts.timeout_ms = timeout_ms;
     if (hearth_group_rank(group) == 0)
         ring_order_encode(wanted && !busy ? wanted : &nothing_new, record);
@@ -103,6 +105,7 @@ static int cast_vote(hearth_group *group, enum adapt_vote vote, int64_t timeout_
         .kind = PLAN_ALL_GATHER, .source = &own, .target = votes, .count = 1, .dtype = HEARTH_U8};
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_VOTE);
+    opts.memory = &memory_host;
     opts.timeout_ms = timeout_ms;
     int status = call_run(group, &call, &opts);
     if (vote != VOTE_GOOD) /* so no member adopts it */

@@ -7,13 +7,7 @@
 #include "core/sized.h"
 
 #define WEIGHT_MAX  1e30 /* sums of weights must stay finite */
-#define FLAGS_KNOWN ((uint32_t)(HEARTH_FLAG_RESTORE | HEARTH_FLAG_RANK_ORDER))
-
-/* A range of user memory. */
-struct call_region {
-    const uint8_t *at;
-    size_t len;
-};
+#define FLAGS_KNOWN ((uint32_t)(HEARTH_FLAG_RESTORE | HEARTH_FLAG_RANK_ORDER | HEARTH_FLAG_SYNC_SEND))
 
 /* ---- options ---- */
 
@@ -43,6 +37,10 @@ int call_opts_read(const char *name, const struct hearth_opts *given, struct hea
         return error_call(name, HEARTH_INVALID, "opts.flags is 0x%x: unknown bits", o->flags);
     if ((unsigned)o->algo >= ALGO_COUNT)
         return error_call(name, HEARTH_INVALID, "opts.algo: unknown algorithm %d", (int)o->algo);
+    if ((unsigned)o->priority > HEARTH_PRIORITY_BULK)
+        return error_call(name, HEARTH_INVALID, "opts.priority: unknown priority %d", (int)o->priority);
+    if (dtype_size(o->dtype) == 0)
+        return error_call(name, HEARTH_INVALID, "opts.dtype: unknown type %d", (int)o->dtype);
     return HEARTH_OK;
 }
 
@@ -149,22 +147,22 @@ static bool overlap(const struct call_region *a, const struct call_region *b)
            (uintptr_t)b->at < (uintptr_t)a->at + a->len;
 }
 
-static int buffers_check(struct call *call, int rank, int size)
+static int buffers_check(struct call *call, int rank, int size, struct call_region *source,
+                         struct call_region *target)
 {
-    struct call_region source, target;
-    if (!regions_of(call, rank, size, &source, &target))
+    if (!regions_of(call, rank, size, source, target))
         return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
                           "the buffers would hold 2^63 bytes or more");
-    if (source.len > 0 && !source.at)
+    if (source->len > 0 && !source->at)
         return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
-                          "source is NULL, but %zu bytes are to be read from it", source.len);
-    if (target.len > 0 && !target.at)
+                          "source is NULL, but %zu bytes are to be read from it", source->len);
+    if (target->len > 0 && !target->at)
         return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
-                          "target is NULL, but %zu bytes are to be written to it", target.len);
-    call->in_place = source.at && target.at && is_in_place(call, rank, &source, &target);
+                          "target is NULL, but %zu bytes are to be written to it", target->len);
+    call->in_place = source->at && target->at && is_in_place(call, rank, source, target);
     if (call->kind == PLAN_BROADCAST)
         return HEARTH_OK;
-    if (!call->in_place && overlap(&source, &target))
+    if (!call->in_place && overlap(source, target))
         return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
                           "source and target overlap, but not as an in-place call");
     if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts &&
@@ -216,10 +214,24 @@ static int counts_given(const struct call *call, int rank)
     return HEARTH_OK;
 }
 
+/* A checked call, by where its buffers are. */
+static int start_checked(hearth_group *group, const struct call *call, const struct call_region regions[2],
+                         enum caller_next caller, hearth_request **request)
+{
+    struct hearth_memory memory;
+    int status = memory_choose(plan_kind_name(call->kind), group, call->opts->memory, &memory);
+    if (status != HEARTH_OK)
+        return status;
+    if (memory_is_device(&memory) && regions[0].len + regions[1].len > 0)
+        return staging_start(group, call, &memory, &regions[0], &regions[1], request);
+    return node_start(group, call, caller, request, error_last());
+}
+
 static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
-                 enum caller_next caller, hearth_request **request)
+                 const struct staged_ranges *staged, enum caller_next caller, hearth_request **request)
 {
     struct hearth_opts chosen;
+    struct call_region regions[2]; /* source and target */
     if (!group || !request)
         return error_call(plan_kind_name(call->kind), HEARTH_INVALID,
                           !group ? "group is NULL" : "request is NULL");
@@ -240,9 +252,10 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
     if (status == HEARTH_OK && call->vector)
         status = counts_given(call, rank);
     if (status == HEARTH_OK)
-        status = buffers_check(call, rank, size);
+        status = buffers_check(call, rank, size, &regions[0], &regions[1]);
     if (status == HEARTH_OK)
-        status = node_start(group, call, caller, request, error_last());
+        status = staged ? staging_start_ranges(group, call, staged, request)
+                        : start_checked(group, call, regions, caller, request);
     call->opts = NULL;
     return status;
 }
@@ -250,7 +263,13 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
 int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
                hearth_request **request)
 {
-    return start(group, call, opts, CALLER_GOES, request);
+    return start(group, call, opts, NULL, CALLER_GOES, request);
+}
+
+int call_start_staged(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+                      const struct staged_ranges *staged, hearth_request **request)
+{
+    return start(group, call, opts, staged, CALLER_GOES, request);
 }
 
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts)
@@ -262,7 +281,7 @@ int call_run_unless(hearth_group *group, struct call *call, const struct hearth_
                     const struct stop *stop)
 {
     hearth_request *request;
-    int status = start(group, call, opts, CALLER_WAITS, &request);
+    int status = start(group, call, opts, NULL, CALLER_WAITS, &request);
     if (status != HEARTH_OK)
         return status;
     do

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "node/call.h"
 #include "node/cluster_groups.h"
+#include "node/copier.h"
 
 int hearth_group_rank(const hearth_group *group)
 {
@@ -78,9 +79,14 @@ struct split_key {
 };
 
 /* The split_keys of all members; the array is on the node's heap. */
-static int split_keys_gather(hearth_group *group, const struct split_key *own, const struct hearth_opts *opts,
-                             struct split_key **out)
+static int split_keys_gather(hearth_group *group, const struct split_key *own,
+                             const struct hearth_opts *given, struct split_key **out)
 {
+    struct hearth_opts opts;
+    int status = call_opts_read("group_split", given, &opts);
+    if (status != HEARTH_OK)
+        return status;
+    opts.memory = &memory_host;
     size_t size = (size_t)hearth_group_size(group);
     struct split_key *all = heap_alloc(group->node->heap, size, sizeof *all);
     if (!all)
@@ -92,7 +98,7 @@ static int split_keys_gather(hearth_group *group, const struct split_key *own, c
         .count = sizeof *own / sizeof(int64_t),
         .dtype = HEARTH_I64,
     };
-    int status = call_run(group, &call, opts);
+    status = call_run(group, &call, &opts);
     if (status != HEARTH_OK)
         heap_free(all);
     else
@@ -145,7 +151,9 @@ static int child_open(hearth_group *parent, const struct split_key *all, const s
     view.order = view.order ? order : NULL;
     int status = node_group(parent->node, &view, members, out);
     heap_free(members);
-    if (status != HEARTH_OK)
+    if (status == HEARTH_OK)
+        (*out)->memory = parent->memory;
+    else
         error_set(error_last(), status, RANK_NONE, "group_split: %s", hearth_status_text(status));
     return status;
 }
@@ -203,6 +211,35 @@ static int odd_one(const struct hash128 *all, int size)
     return RANK_NONE;
 }
 
+/* The hash of a user's buffer; in device memory of a copy. */
+static int buffer_hash(hearth_group *group, const void *buffer, size_t len, const struct hearth_opts *opts,
+                       struct hash128 *hash)
+{
+    struct hearth_memory memory;
+    int status = memory_choose("same", group, opts->memory, &memory);
+    if (status != HEARTH_OK)
+        return status;
+    if (!memory_is_device(&memory) || len == 0) {
+        *hash = hash128(buffer, len);
+        return HEARTH_OK;
+    }
+    struct copier *copier = copier_of(group->node);
+    struct copy_range range = {(void *)(uintptr_t)buffer, copier ? copier_take(copier, len) : NULL, len};
+    struct error why;
+    if (range.host)
+        status = copy_now(&memory, false, &range, 1, &why);
+    else
+        status = error_set(&why, HEARTH_NO_MEMORY, RANK_NONE, "no host memory for %zu bytes", len);
+    if (status == HEARTH_OK) {
+        *hash = hash128(range.host, len);
+    } else {
+        error_call_because("same", &why);
+        node_refuse(group, opts->tag, error_last());
+    }
+    copier_give(copier, range.host);
+    return status;
+}
+
 int hearth_group_same(hearth_group *group, const void *buffer, size_t len, const struct hearth_opts *given,
                       int *who)
 {
@@ -216,9 +253,13 @@ int hearth_group_same(hearth_group *group, const void *buffer, size_t len, const
     int status = call_opts_read("same", given, &opts);
     if (status != HEARTH_OK)
         return status;
+    struct hash128 own;
+    status = buffer_hash(group, buffer, len, &opts, &own);
+    if (status != HEARTH_OK)
+        return status;
+    opts.memory = &memory_host;
     hearth_done_fn *done = opts.done; /* it gets the result, not the end of the exchange */
     opts.done = NULL;
-    struct hash128 own = hash128(buffer, len);
     struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_group_size(group), sizeof *all);
     if (!all)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "same: no memory");

@@ -212,6 +212,7 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     a->spec->id = 0;
     int status = opening_init(&o, &r->config, r->node->heap, error);
     o.deadline_ns = a->patience.deadline_ns;
+    o.outer = r->node;
     o.stop = &a->call.stop;
     o.interrupted = &a->call.interrupted;
     o.choices = &r->choices;
@@ -437,6 +438,7 @@ int hearth_group_reform(hearth_group **group, const struct hearth_opts *opts)
         return status;
     }
     log_reformed(r, &next->spec);
+    next->inner->world.memory = (*group)->memory;
     cluster_groups_leave(old, false);
     *group = &next->inner->world;
     return status;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "node/cluster_groups.h"
+#include "node/copier.h"
 #include "node/path_costs.h"
 #include "node/poll_set.h"
 #include "transport/quic.h"
@@ -35,6 +36,7 @@ static int world_open(hearth_node *node, const struct node_setup *setup)
         members[i] = i;
     int status = path_costs_fill(node, &view);
     node->world.node = node;
+    node->world.memory = memory_host;
     list_init(&node->world.item);
     if (status == HEARTH_OK)
         status = group_open(node->engine, &view, members, &node->world.group);
@@ -80,6 +82,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .size = setup->world->size,
         .ops_max = node->tuning.ops_max,
         .eager_bytes = (uint32_t)node->tuning.eager_bytes,
+        .chunk_bytes = node->tuning.chunk_bytes,
         .rate = node->config.rate,
         .instance = setup->instance,
         .loss = node->loss,
@@ -87,8 +90,10 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .opening_ns = setup->opening_ns,
     };
     status = engine_open(&engine, &node->engine);
-    if (status == HEARTH_OK)
+    if (status == HEARTH_OK) {
+        node_set_sinks(node);
         status = world_open(node, setup);
+    }
     if (status == HEARTH_OK)
         status = join_all(node, setup);
     if (status == HEARTH_OK && !setup->now_ns) {
@@ -166,6 +171,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     }
     node->heap = heap;
     node->heap_lent = setup->lent_heap;
+    node->outer = setup->outer ? setup->outer : node;
     node->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     node->process = process_id();
     node->config = *setup->config;
@@ -249,15 +255,21 @@ void hearth_node_close(hearth_node *node)
     struct node_worker *worker = atomic_load(&node->worker);
     if (worker)
         worker->stop(worker);
+    struct node_server *server = atomic_load(&node->outer->server);
+    if (server)
+        server->stop(server, node);
     poll_set_ring_all(node);
     if (node->progress_runs)
         thread_join(&node->progress_thread);
     mutex_lock(&node->baton);
     engine_part(node->engine);
     mutex_unlock(&node->baton);
+    node_progress(node); /* all operations have ended: staged ones hear of it */
+    copier_stop(atomic_load(&node->copier));
     part_wait(node);
     engine_close(node->engine);
     attachments_drop(node);
+    copier_free(atomic_load(&node->copier));
     if (node->net)
         mem_net_put(node->net);
     if (node->listener)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node/cluster_groups.h"
+#include "node/copier.h"
 
 #define TURNS_MAX     8               /* of the engine, before a caller returns */
 #define NAP_NS        (4 * NS_PER_MS) /* latency of the progress thread for what no operation waits for */
@@ -63,6 +64,15 @@ static void collect(hearth_node *node, const hearth_request *mine, bool counted)
     node->collecting = true;
     while ((completion = engine_finished(node->engine))) {
         hearth_request *request = container_of(completion, hearth_request, completion);
+        if (completion->hook) {
+            completion->hook(completion);
+            continue;
+        }
+        if (request->finish) {
+            mutex_unlock(&node->baton);
+            request->finish(request->finish_arg, &completion->error);
+            mutex_lock(&node->baton);
+        }
         if (request->abandoned) {
             request_put(request);
             continue;
@@ -108,8 +118,14 @@ static void leave_rest(hearth_node *node, bool rest)
 /* On virtual time there are no threads: the driver of the node does the worker's work. */
 static bool worker_step(hearth_node *node)
 {
-    struct node_worker *worker = node->clock.virtual_ns ? atomic_load(&node->worker) : NULL;
-    return worker && worker->step(worker);
+    if (!node->clock.virtual_ns)
+        return false;
+    struct node_worker *worker = atomic_load(&node->worker);
+    struct copier *copier = atomic_load(&node->copier);
+    struct node_server *server = atomic_load(&node->outer->server);
+    bool worked = worker && worker->step(worker);
+    worked = (copier && copier_step(copier)) || worked;
+    return (server && server->step(server)) || worked;
 }
 
 bool node_progress(hearth_node *node)
@@ -154,6 +170,11 @@ void node_keep(void *arg)
         uint32_t calls = atomic_load(&node->calls);
         bool active = node->rest ? calls != calls_before : heard != heard_before;
         calls_before = calls;
+        struct node_server *server = atomic_load(&node->outer->server);
+        if (server) {
+            uint64_t most = server->look(server, node), now = clock_real();
+            until = until - now > most && until > now ? now + most : until;
+        }
         progress_sleep(node, heard, !busy && active, until);
     }
 }
@@ -240,7 +261,7 @@ int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(
         status = status_of(request);
         uint64_t until = engine_deadline(node->engine);
         int peer = moved ? RANK_NONE : engine_waits_for(&request->completion);
-        bool rest = status != HEARTH_PENDING && moved && drive(node, request, true);
+        bool rest = status != HEARTH_PENDING && moved && !request->alone && drive(node, request, true);
         if (status == HEARTH_PENDING)
             poll_set_look(node);
         mutex_unlock(&node->baton);
@@ -263,12 +284,24 @@ int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(
     }
 }
 
+/* Without driving: of many operations that are waited for in turn, most have ended. */
+static int status_now(const hearth_request *request)
+{
+    mutex_lock(&request->node->baton);
+    int status = status_of(request);
+    mutex_unlock(&request->node->baton);
+    return status;
+}
+
 int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also)
 {
     hearth_node *node = request->node;
     uint32_t heard;
+    int status = status_now(request);
+    if (status != HEARTH_PENDING)
+        return status;
     node_come(node);
-    int status = node_wait_here(request, deadline_ns, also, &heard);
+    status = node_wait_here(request, deadline_ns, also, &heard);
     node_go(node, heard);
     return status;
 }
@@ -276,6 +309,11 @@ int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(
 int node_wait(hearth_request *request, uint64_t deadline_ns)
 {
     return node_wait_also(request, deadline_ns, NULL);
+}
+
+bool node_settled(const hearth_request *request)
+{
+    return status_now(request) != HEARTH_PENDING;
 }
 
 int node_test(hearth_request *request)
@@ -297,6 +335,45 @@ static void drive_once(hearth_node *node)
     leave_rest(node, rest);
 }
 
+void node_do(hearth_node *node, void (*act)(void *arg), void *arg, bool drives)
+{
+    mutex_lock(&node->baton);
+    act(arg);
+    bool rest = drives && (drive(node, NULL, false) || leaves_work(node));
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
+void node_wake_server(hearth_node *node)
+{
+    if (!atomic_load(&node->serving))
+        poll_set_ring_callers(node);
+}
+
+void node_serve(hearth_node *node, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard)
+{
+    uint64_t idle_ns = 0;
+    for (;;) {
+        *heard = bell_heard(node->bell);
+        mutex_lock(&node->baton);
+        atomic_store(&node->serving, true);
+        bool moved = engine_progress(node->engine);
+        collect(node, NULL, true);
+        uint64_t until = engine_deadline(node->engine);
+        poll_set_look(node);
+        atomic_store(&node->serving, false); /* before the look at `also`: one of us sees the other */
+        mutex_unlock(&node->baton);
+        if (atomic_load(also))
+            return;
+        uint64_t now = moved ? 0 : clock_real();
+        if (now >= deadline_ns)
+            return;
+        idle_ns = moved ? 0 : idle_ns == 0 ? now : idle_ns;
+        if (!moved && !spin(node, idle_ns, now))
+            node_sleep(node, *heard, until < deadline_ns ? until : deadline_ns);
+    }
+}
+
 void node_cancel(hearth_request *request)
 {
     hearth_node *node = request->node;
@@ -309,10 +386,23 @@ void node_cancel(hearth_request *request)
     node_wait(request, NEVER_NS); /* another thread may be in its callback */
 }
 
+void node_cancel_part(hearth_request *request)
+{
+    completion_cancel(&request->completion);
+}
+
+void node_offer(hearth_request *request, size_t len)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    completion_offer(&request->completion, len);
+    drive_once(node);
+}
+
 /* ---- starting ---- */
 
-int node_start(hearth_group *group, const struct call *call, enum caller_next caller, hearth_request **out,
-               struct error *error)
+int node_begin(hearth_group *group, const struct node_begin *begin, enum caller_next caller,
+               hearth_request **out, struct error *error)
 {
     hearth_node *node = group->node;
     atomic_fetch_add(&node->calls, 1);
@@ -321,28 +411,65 @@ int node_start(hearth_group *group, const struct call *call, enum caller_next ca
     int status;
     if (!request) {
         status = node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
-        error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_status_text(status));
-        if (status == HEARTH_NO_MEMORY)
-            group_refuse(group->group, call->opts->tag, error);
+        error_set(error, status, RANK_NONE, "%s: %s", begin->name, hearth_status_text(status));
+        if (status == HEARTH_NO_MEMORY && begin->refuse)
+            begin->refuse(group->group, begin->what, error);
         mutex_unlock(&node->baton);
+        if (begin->finish)
+            begin->finish(begin->finish_arg, error);
         return status;
     }
-    request->done = call->opts->done;
-    request->done_arg = call->opts->done_arg;
+    request->done = begin->done;
+    request->done_arg = begin->done_arg;
+    request->finish = begin->finish;
+    request->finish_arg = begin->finish_arg;
+    request->alone = begin->alone;
     bell_urgent(node->bell, true); /* before the last check of the links, so that nothing is missed */
-    engine_progress(node->engine); /* earlier messages of members come first, above all an abort */
-    status = group_start(group->group, call, &request->completion, error);
+    if (!begin->alone)
+        engine_progress(node->engine); /* earlier messages of members come first, above all an abort */
+    status = begin->start(group->group, begin->what, &request->completion, error);
     if (status == HEARTH_OK) {
         *out = request;
     } else {
         request_put(request);
     }
-    bool waits = caller != CALLER_GOES, rest = drive(node, request, caller == CALLER_STAYS);
+    if (begin->alone && status == HEARTH_OK && (caller == CALLER_WAITS || request->completion.ended)) {
+        collect(node, request, false);
+        mutex_unlock(&node->baton);
+        return status;
+    }
+    bool waits = caller != CALLER_GOES;
+    bool rest = !begin->alone && drive(node, request, caller == CALLER_STAYS);
     bool ring = node->rest ? poll_set_must_ring(node, waits)
                            : engine_deadline(node->engine) < atomic_load(&node->progress_until);
     mutex_unlock(&node->baton);
     leave_rest(node, (rest && !waits) || ring);
+    if (status != HEARTH_OK && begin->finish)
+        begin->finish(begin->finish_arg, error);
     return status;
+}
+
+static int call_begin(struct group *group, const void *what, struct completion *completion,
+                      struct error *error)
+{
+    return group_start(group, what, completion, error);
+}
+
+static void call_refuse(struct group *group, const void *what, const struct error *why)
+{
+    group_refuse(group, ((const struct call *)what)->opts->tag, why);
+}
+
+int node_start(hearth_group *group, const struct call *call, enum caller_next caller, hearth_request **out,
+               struct error *error)
+{
+    struct node_begin begin = {.name = plan_kind_name(call->kind),
+                               .start = call_begin,
+                               .refuse = call_refuse,
+                               .what = call,
+                               .done = call->opts->done,
+                               .done_arg = call->opts->done_arg};
+    return node_begin(group, &begin, caller, out, error);
 }
 
 int node_request(hearth_node *node, const struct node_task *task, hearth_request **out)
@@ -410,9 +537,12 @@ void node_close_compound(hearth_group *group, struct compound *compound)
 void node_release(hearth_request *request)
 {
     hearth_node *node = request->node;
-    if (node_test(request) == HEARTH_PENDING)
-        node_cancel(request);
     mutex_lock(&node->baton);
+    if (!request->settled) {
+        mutex_unlock(&node->baton);
+        node_cancel(request);
+        mutex_lock(&node->baton);
+    }
     request_put(request);
     mutex_unlock(&node->baton);
 }
@@ -477,91 +607,6 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
 }
 
 /* ---- groups ---- */
-
-static hearth_group *group_make(hearth_node *node)
-{
-    hearth_group *group = heap_alloc(node->heap, 1, sizeof *group);
-    if (!group)
-        return NULL;
-    group->node = node;
-    list_init(&group->item);
-    return group;
-}
-
-/* With the baton: the engine has opened it, or not. */
-static int group_made(hearth_group *group, int status, hearth_group **out)
-{
-    if (status == HEARTH_OK) {
-        list_push(&group->node->groups, &group->item);
-        *out = group;
-    } else {
-        heap_free(group);
-    }
-    return status;
-}
-
-int node_group(hearth_node *node, const struct group_view *view, const int *members, hearth_group **out)
-{
-    hearth_group *group = group_make(node);
-    if (!group)
-        return HEARTH_NO_MEMORY;
-    mutex_lock(&node->baton);
-    int status = group_made(group, group_open(node->engine, view, members, &group->group), out);
-    mutex_unlock(&node->baton);
-    return status;
-}
-
-hearth_group *node_inner(hearth_group *outer, enum inner_kind kind)
-{
-    mutex_lock(&outer->node->baton);
-    hearth_group *inner = outer->inner[kind];
-    bool same = inner && inner->followed == group_version(outer->group);
-    mutex_unlock(&outer->node->baton);
-    return same ? inner : NULL;
-}
-
-/* Inner groups are never closed before their outer one, even if its members are on other hosts now: another
- * member may use one again first, and frames for a closed group are dropped. */
-static hearth_group *inner_find(const hearth_group *outer, uint64_t id)
-{
-    struct list *item, *after;
-    LIST_EACH (item, after, &outer->node->groups) {
-        hearth_group *group = container_of(item, hearth_group, item);
-        if (group->outer == outer && group_view(group->group)->group == id)
-            return group;
-    }
-    return NULL;
-}
-
-static int inner_make(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
-                      const int *members, hearth_group **out)
-{
-    hearth_group *group = group_make(outer->node);
-    if (!group)
-        return HEARTH_NO_MEMORY;
-    group->outer = outer;
-    return group_made(group, group_open_inner(outer->group, kind, view, members, &group->group), out);
-}
-
-int node_make_inner(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
-                    const int *members, hearth_group **out)
-{
-    uint64_t version = group_version(outer->group);
-    mutex_lock(&outer->node->baton);
-    hearth_group *inner = inner_find(outer, view->group);
-    int status = HEARTH_OK;
-    if (!inner)
-        status = inner_make(outer, kind, view, members, &inner);
-    else if (inner->followed != version) /* or another thread was faster */
-        group_set_view(inner->group, view);
-    if (status == HEARTH_OK) {
-        inner->followed = version;
-        outer->inner[kind] = inner;
-        *out = inner;
-    }
-    mutex_unlock(&outer->node->baton);
-    return status;
-}
 
 /* With the baton. */
 static void group_drop(hearth_group *group)

@@ -22,11 +22,16 @@ struct hearth_group {
     struct list item; /* in the node */
     hearth_node *node;
     struct group *group;
+    struct hearth_memory memory;      /* of its buffers */
     uint64_t syncs;                   /* number of hearth_sync_open calls, under the baton */
     hearth_group *outer;              /* of an inner group: its owner */
     uint64_t followed;                /* likewise: the version of the outer group that it matches */
     hearth_group *inner[INNER_KINDS]; /* last used by compound calls */
 };
+
+/* Completes an operation that has ended, before its callback: decodes, frees. Without the baton. It may make
+ * the error worse. Called exactly once. */
+typedef void node_finish_fn(void *arg, struct error *error);
 
 struct hearth_request {
     struct list item; /* in the node: in use or free */
@@ -38,10 +43,13 @@ struct hearth_request {
     bool telling;              /* its callback runs */
     bool settled;              /* ended, and its callback has returned */
     bool abandoned;            /* freed when it is collected */
+    bool alone;                /* as in struct node_begin */
     char text[ERROR_TEXT_MAX]; /* hearth_request_error, once it is settled */
     struct event event;        /* read_fd -1: not requested */
     hearth_done_fn *done;
     void *done_arg;
+    node_finish_fn *finish; /* NULL: nothing is left to do when it has ended */
+    void *finish_arg;
 };
 
 /* Another group follows a group, of another node on the same heap. */
@@ -88,6 +96,17 @@ struct node_worker {
     void (*stop)(struct node_worker *worker); /* the node closes: ends all its operations */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
     bool (*step)(struct node_worker *worker); /* on virtual time: works once; true: progress */
+};
+
+/* Runs the remote calls that come to a node and to its inner nodes (remote/rpc_serve.c). */
+struct node_server {
+    /* A call, or the cancel of one, has come to the node. Takes the message. With the baton. */
+    void (*take)(struct node_server *server, hearth_node *node, enum message_channel channel,
+                 const struct message_group *group, struct hearth_message *message);
+    void (*stop)(struct node_server *server, hearth_node *node); /* the node closes: no more of its calls */
+    bool (*step)(struct node_server *server); /* on virtual time: runs a call; true: it did */
+    /* The progress thread of the node is about to sleep: how long it may, in ns. */
+    uint64_t (*look)(struct node_server *server, hearth_node *node);
 };
 
 /* The connection to a member, for users: hearth_group_member, status. */
@@ -144,6 +163,14 @@ struct hearth_node {
     struct list groups, requests, free_requests;
     struct list attached;                 /* struct attachment, under the baton */
     _Atomic(struct node_worker *) worker; /* NULL: not needed yet */
+    _Atomic(struct copier *) copier;      /* likewise */
+    hearth_node *outer;                   /* of an inner node, which has its server; else itself */
+    _Atomic(struct node_server *) server; /* NULL: no handler was ever registered */
+    _Atomic(size_t) call_max;             /* bytes of the longest call that it takes */
+    _Atomic(int) answers;                 /* threads that are answering a call of this node */
+    uint64_t call_id;                     /* of the last remote call that was made; under the baton */
+    _Atomic(bool) serving;                /* node_serve holds the baton */
+    int replies;                          /* on their way to callers; likewise */
     struct thread progress_thread;
     bool progress_runs;
     bool closing;    /* under the baton */
@@ -181,6 +208,7 @@ struct node_setup {
     struct quic *quic;
     struct credentials *credentials;
     struct identity *members;
+    hearth_node *outer;  /* of an inner node; NULL: it is none */
     bool crowded;        /* more members on this host than processors */
     int loss;            /* as in struct engine_setup */
     uint64_t opening_ns; /* likewise */
@@ -193,7 +221,23 @@ bool node_forked(const hearth_node *node);
 /* What the caller does next: leaves the operation to other threads, calls node_wait at once, or drives anyway
  * (node_come). */
 enum caller_next { CALLER_GOES, CALLER_WAITS, CALLER_STAYS };
-/* Starts a call; on success *out is a request that belongs to the node until node_release. */
+/* An operation to be started: `start` is called with the baton. */
+struct node_begin {
+    const char *name; /* for errors */
+    int (*start)(struct group *group, const void *what, struct completion *completion, struct error *error);
+    /* There is no memory to start it: tells the members that would wait for us, with the baton; or NULL. */
+    void (*refuse)(struct group *group, const void *what, const struct error *why);
+    const void *what;
+    bool alone; /* a message: it needs no news of other members first, and may have ended when it has begun */
+    hearth_done_fn *done;
+    void *done_arg;
+    node_finish_fn *finish; /* also if it does not start */
+    void *finish_arg;
+};
+/* Starts it; on success *out is a request that belongs to the node until node_release. */
+int MUST_CHECK node_begin(hearth_group *group, const struct node_begin *begin, enum caller_next caller,
+                          hearth_request **out, struct error *error);
+/* The same for a collective. */
 int MUST_CHECK node_start(hearth_group *group, const struct call *call, enum caller_next caller,
                           hearth_request **out, struct error *error);
 /* Drives until the request is settled (its status) or the time (clock_real) is over (HEARTH_PENDING). */
@@ -208,7 +252,13 @@ void node_come(hearth_node *node);
 int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard);
 void node_go(hearth_node *node, uint32_t heard);
 int node_test(hearth_request *request);
+/* For the thread that began it, right after node_begin: it has ended, and no other thread was involved. */
+bool node_settled(const hearth_request *request);
 void node_cancel(hearth_request *request);
+/* The same with the baton, of an operation that `cancel` of another request ends: does not wait. */
+void node_cancel_part(hearth_request *request);
+/* More of the input of an operation that was started `held` is there: as completion_offer. */
+void node_offer(hearth_request *request, size_t len);
 void node_release(hearth_request *request);
 /* After its callback was called: waits for the callback's return, gives the error, and releases the
  * request. */
@@ -249,6 +299,15 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
 bool node_progress(hearth_node *node);
 /* A caller sleeps until there may be work, or the time is over. `heard` as in bell_wait. */
 void node_sleep(hearth_node *node, uint32_t heard, uint64_t until);
+/* Does something small with the baton. `drives`: then drives, as a caller that goes; else somebody is going
+ * to drive within microseconds. */
+void node_do(hearth_node *node, void (*act)(void *arg), void *arg, bool drives);
+/* Between node_come and node_go: drives until `also` is set, or the time is over. A thread that sets it wakes
+ * us by node_wake_server, unless `serving`: it is us. */
+void node_serve(hearth_node *node, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard);
+void node_wake_server(hearth_node *node);
+/* serve.c: what comes in the channels of remote calls goes to the server. Before any frame is read. */
+void node_set_sinks(hearth_node *node);
 void node_keep(void *node); /* runs the progress thread */
 
 /* Makes a group of the node, without the baton. */

@@ -374,6 +374,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .heap = o->heap_lent ? NULL : o->heap,
         .lent_heap = o->heap_lent ? o->heap : NULL,
         .loss = o->spec ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
+        .outer = o->outer,
         .rank = o->roster.rank,
         .world = &world,
         .instance = o->self.id.instance,

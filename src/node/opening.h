@@ -21,8 +21,9 @@ enum discover_choice {
 struct group_spec;
 
 struct opening {
-    struct heap *heap; /* the node's, once it is open: NULL here */
-    bool heap_lent;    /* of another node: not closed */
+    struct heap *heap;  /* the node's, once it is open: NULL here */
+    bool heap_lent;     /* of another node: not closed */
+    hearth_node *outer; /* that node; NULL: none */
     enum discover_choice discover;
     const struct group_spec *spec;     /* source of the roster; NULL: none */
     struct transport_choices *choices; /* of earlier groups, or NULL */

@@ -146,6 +146,13 @@ void poll_set_ring_all(hearth_node *node)
         event_signal(&node->rest->event);
 }
 
+void poll_set_ring_callers(hearth_node *node)
+{
+    bell_ring(node->bell);
+    if (node->rest && atomic_load(&node->rest->seat) == SEAT_CALLER)
+        event_signal(&node->rest->event);
+}
+
 void poll_set_caller_comes(hearth_node *node)
 {
     if (node->rest && atomic_load(&node->rest->seat) == SEAT_PROGRESS)

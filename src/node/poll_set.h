@@ -22,6 +22,8 @@ void poll_set_look(hearth_node *node);
 
 /* Without the baton: wakes all sleeping threads. */
 void poll_set_ring_all(hearth_node *node);
+/* The same for callers only. */
+void poll_set_ring_callers(hearth_node *node);
 /* A caller is going to drive: the progress thread leaves the seat. */
 void poll_set_caller_comes(hearth_node *node);
 /* With the baton: whether a thread must wake up because no caller drives what is in flight, or because the

@@ -165,6 +165,11 @@ enum hearth_reason hearth_request_error_reason(const hearth_request *request)
     return request && request->settled ? request->completion.error.reason : HEARTH_REASON_NONE;
 }
 
+enum hearth_fate hearth_request_error_fate(const hearth_request *request)
+{
+    return request && request->settled ? request->completion.error.fate : HEARTH_FATE_NONE;
+}
+
 void hearth_request_close(hearth_request *request)
 {
     if (request && !node_forked(request->node))

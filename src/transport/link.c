@@ -12,8 +12,12 @@
 
 static_assert(REFERENCE_LEN <= LINK_INLINE_MAX, "a reference is sent in one piece with its header");
 
-#define REFERENCE_MIN 1024u /* payload bytes: a shorter one is copied with its header */
-#define CONTROL_LOOKS 8u    /* looks at the data pipes for one at the control pipe */
+#define REFERENCE_MIN  1024u /* payload bytes: a shorter one is copied with its header */
+#define RARE_LOOKS     8u    /* looks at the pipes where something is expected for one at the others */
+#define SHORT_DATA_MAX 1024u /* payload bytes of data that may take the control pipe */
+
+static const uint32_t class_turns[LINK_CLASSES] = {
+    [LINK_HIGH] = 16, [LINK_NORMAL] = 4, [LINK_MESSAGE] = 4, [LINK_BULK] = 1, [LINK_FIRST] = 16};
 
 void link_init(struct link *link, const struct link_setup *setup)
 {
@@ -23,7 +27,7 @@ void link_init(struct link *link, const struct link_setup *setup)
         link->pipes[i].conn = setup->conns[i];
     link->pipe_count = setup->count;
     link->pipe_next = setup->count > 1;
-    link->up = true;
+    link->up = link->expects_data = true;
     link->events = setup->events;
     link->events_arg = setup->events_arg;
     link->heap = setup->heap;
@@ -70,11 +74,75 @@ static size_t piece_of(const struct link *link, const struct link_item *item, si
     return left < piece || link->pipe_count == 1 ? left : piece;
 }
 
-static bool data_waits(struct link *link)
+static struct link_item *head_of(struct link *link, enum link_class class)
 {
-    const struct link_item *item = &link->data[link->data_head];
+    struct link_queue *queue = &link->queues[class];
+    return queue->count > 0 ? &queue->items[queue->head] : NULL;
+}
+
+static bool is_held_back(struct link *link, const struct link_item *item)
+{
     return link->throttle &&
            !throttle_pass(link->throttle, &link->place, piece_of(link, item, 0), item->queued_ns);
+}
+
+static void head_take(struct link *link, enum link_class class, struct link_item *item)
+{
+    struct link_queue *queue = &link->queues[class];
+    *item = queue->items[queue->head];
+    queue->head = (queue->head + 1) % LINK_DATA_QUEUE;
+    queue->count--;
+}
+
+/* The class that is next at the data pipes (`top` is the first that goes there); LINK_CLASSES: nothing waits.
+ * Each has its turns before the classes below it; when no class that waits has any, all get theirs again. */
+static enum link_class class_next(struct link *link, enum link_class top)
+{
+    enum link_class first = LINK_CLASSES;
+    for (enum link_class c = top; c < LINK_CLASSES; c++) {
+        if (link->queues[c].count == 0)
+            continue;
+        if (link->turns[c] > 0)
+            return c;
+        first = first == LINK_CLASSES ? c : first;
+    }
+    memcpy(link->turns, class_turns, sizeof link->turns);
+    return first;
+}
+
+static bool data_pipes_busy(const struct link *link)
+{
+    for (int i = 1; i < link->pipe_count; i++)
+        if (!link->pipes[i].out_busy)
+            return false;
+    return true;
+}
+
+/* The class that is next at a pipe for control: where bulk fills the data pipes, a barrier still gets
+ * through. */
+static enum link_class short_class(struct link *link)
+{
+    if (link->queues[LINK_FIRST].count > 0)
+        return LINK_FIRST;
+    for (enum link_class c = LINK_HIGH; c < LINK_CLASSES && data_pipes_busy(link); c++) {
+        const struct link_item *head = head_of(link, c);
+        if (head && head->frame.length <= SHORT_DATA_MAX)
+            return c;
+    }
+    return LINK_CLASSES;
+}
+
+/* The pipe's next frame with a payload. */
+static bool data_next(struct link *link, int pipe, struct link_item *item)
+{
+    enum link_class class =
+        !carries_data(link, pipe) ? short_class(link) : class_next(link, pipe == 0 ? LINK_FIRST : LINK_HIGH);
+    const struct link_item *head = class < LINK_CLASSES ? head_of(link, class) : NULL;
+    if (!head || is_held_back(link, head))
+        return false;
+    head_take(link, class, item);
+    link->turns[class] -= link->turns[class] > 0;
+    return true;
 }
 
 /* The goodbye, behind all that goes through the pipe. */
@@ -100,13 +168,7 @@ static bool item_next(struct link *link, int pipe, struct link_item *item)
         link->control_count--;
         return true;
     }
-    if (link->data_count > 0 && carries_data(link, pipe) && !data_waits(link)) {
-        *item = link->data[link->data_head];
-        link->data_head = (link->data_head + 1) % LINK_DATA_QUEUE;
-        link->data_count--;
-        return true;
-    }
-    return bye_next(link, pipe, item);
+    return data_next(link, pipe, item) || bye_next(link, pipe, item);
 }
 
 /* The pipe's frame sets out. */
@@ -116,7 +178,8 @@ static void out_begin(struct link *link, struct pipe *pipe)
     struct frame *frame = &pipe->out.frame;
     pipe->out_len = FRAME_HEADER_LEN + (size_t)frame->length;
     pipe->out_reference = -1;
-    if (sharing && frame->kind == FRAME_DATA && frame->length >= REFERENCE_MIN)
+    if (sharing && (frame->kind == FRAME_DATA || frame->kind == FRAME_PIECE) &&
+        frame->length >= REFERENCE_MIN)
         pipe->out_reference =
             sharing->refer(pipe->conn, pipe->out.payload, frame->length, pipe->out_header + FRAME_HEADER_LEN);
     pipe->out_front = FRAME_HEADER_LEN;
@@ -136,7 +199,7 @@ static void out_begin(struct link *link, struct pipe *pipe)
     pipe->out_busy = true;
     if (!link->throttle)
         return;
-    if (frame->kind != FRAME_DATA)
+    if (!frame_is_bulk(frame->kind))
         throttle_push(link->throttle, pipe->out_len);
     else if (pipe->out_reference < 0)
         pipe->out_free = piece_of(link, &pipe->out, 0);
@@ -179,11 +242,11 @@ void link_send_hello(struct link *link, const void *payload, size_t len)
 }
 
 /* The memory is the owner's again. */
-static void item_left(struct link *link, struct link_item *item)
+static void item_left(struct link *link, const struct link_item *item)
 {
     heap_free(item->copy);
     if (item->owner)
-        link->events->on_sent(link->events_arg, link, item->owner, item->cookie);
+        link->events->on_sent(link->events_arg, link, item);
 }
 
 static void out_finish(struct link *link, struct pipe *pipe)
@@ -286,7 +349,7 @@ static bool pump_pipe_out(struct link *link, int number, bool *room)
         /* A frame has not left while some of it is held: whoever closes after the last one would lose it. */
         if (!out_write(link, pipe, &moved) || pipe_holds(pipe))
             break;
-        *room = *room || pipe->out.frame.kind == FRAME_DATA;
+        *room = *room || frame_is_bulk(pipe->out.frame.kind);
         out_finish(link, pipe);
         if (link->pipe_count > 2 && number > 0)
             break; /* the other pipes have their turn */
@@ -313,7 +376,7 @@ bool link_pump_out(struct link *link)
 {
     bool room = false;
     bool carried = link->control_count > 0 || (link->pipe_count == 1 && !link->throttle &&
-                                               (link->data_count > 0 || link->pipes[0].out_busy));
+                                               (link_has_data(link) || link->pipes[0].out_busy));
     /* Tell the peer of released credit before it can starve: docs/wire.md, flow control. */
     if (link->eager_released - link->eager_told >= link->eager_budget / 8 && !carried)
         link_send_control(link, &(struct frame){.kind = FRAME_CREDIT}, NULL);
@@ -333,7 +396,7 @@ static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
     size_t len = pipe->out.frame.length;
     if (pipe->out_reference >= 0)
         pipe->conn->transport->sharing->withdraw(pipe->conn, pipe->out_reference);
-    if (pipe->out_front == pipe->out_len || !link_up(link))
+    if (pipe->out_front == pipe->out_len || pipe->out.copy || !link_up(link))
         return;
     pipe->out.copy = heap_alloc_raw(link->heap, 1, len);
     if (!pipe->out.copy) {
@@ -345,17 +408,27 @@ static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
     pipe->out.payload = pipe->out.copy;
 }
 
-void link_forget(struct link *link, const void *owner)
+/* Its frames of the class that wait are taken back. */
+static void queue_forget(struct link *link, struct link_queue *queue, const void *owner)
 {
-    uint32_t kept = 0, count = link->data_count;
+    uint32_t kept = 0, count = queue->count;
     for (uint32_t i = 0; i < count; i++) {
-        struct link_item item = link->data[(link->data_head + i) % LINK_DATA_QUEUE];
-        if (item.owner != owner)
-            link->data[(link->data_head + kept++) % LINK_DATA_QUEUE] = item;
-        else if (item.frame.flags & FRAME_EAGER)
+        struct link_item item = queue->items[(queue->head + i) % LINK_DATA_QUEUE];
+        if (item.owner != owner) {
+            queue->items[(queue->head + kept++) % LINK_DATA_QUEUE] = item;
+            continue;
+        }
+        heap_free(item.copy);
+        if (item.frame.kind == FRAME_DATA && (item.frame.flags & FRAME_EAGER))
             link->eager_spent -= link_eager_cost(item.frame.length);
     }
-    link->data_count = kept;
+    queue->count = kept;
+}
+
+void link_forget(struct link *link, const void *owner)
+{
+    for (enum link_class c = 0; c < LINK_CLASSES; c++)
+        queue_forget(link, &link->queues[c], owner);
     for (int i = 0; i < link->pipe_count; i++)
         pipe_forget(link, &link->pipes[i], owner);
     for (uint64_t left = link->lent_mask; left != 0; left &= left - 1) {
@@ -408,11 +481,11 @@ static void in_header_done(struct link *link, int number)
     if (credit)
         link->eager_returned = pipe->in.credit;
     pipe->in_target = pipe->in_cookie = NULL;
-    if (pipe->in.kind == FRAME_DATA) {
+    if (frame_is_bulk(pipe->in.kind)) {
         const struct sharing *sharing = pipe->conn->transport->sharing;
         bool lends =
-            sharing &&
-            (reference || (pipe->in.length >= REFERENCE_MIN && sharing->lends(pipe->conn, pipe->in.length)));
+            reference || (sharing && pipe->in.kind == FRAME_DATA && pipe->in.length >= REFERENCE_MIN &&
+                          sharing->lends(pipe->conn, pipe->in.length));
         pipe->in_target =
             link->events->on_data(link->events_arg, link, number, &pipe->in, lends, &pipe->in_cookie);
     } else {
@@ -471,7 +544,7 @@ static void in_payload_done(struct link *link, struct pipe *pipe)
         return;
     if (pipe->heard_bye)
         out_settle(link);
-    if (frame.kind != FRAME_DATA)
+    if (!frame_is_bulk(frame.kind))
         link->events->on_control(link->events_arg, link, &frame, pipe->in_control);
     else if (wanted)
         link->events->on_payload(link->events_arg, link, &frame, cookie, &loan);
@@ -538,16 +611,19 @@ static bool pump_pipe_in(struct link *link, int number)
     return moved;
 }
 
+/* What comes through a pipe that nobody waits at is rare; a system call each time would cost more. */
 static bool pump_in(struct link *link)
 {
-    bool moved = false;
-    for (int i = 1; i < link->pipe_count; i++)
+    bool moved = false, rare = false, all = link->looks++ % RARE_LOOKS == 0;
+    for (int i = 1; (link->expects_data || all) && i < link->pipe_count; i++)
         moved = pump_pipe_in(link, i) || moved;
-    /* What comes through a pipe for control alone is rare; a system call each time would cost more. */
-    if ((link->pipe_count == 1 || link->looks++ % CONTROL_LOOKS == 0) && pump_pipe_in(link, 0)) {
-        link->looks = 0;
+    rare = moved && !link->expects_data;
+    if ((link->pipe_count == 1 || link->expects_first || all) && pump_pipe_in(link, 0)) {
+        rare = rare || !link->expects_first;
         moved = true;
     }
+    if (rare)
+        link->looks = 0;
     return moved;
 }
 

@@ -21,7 +21,7 @@
 #include "transport/transport.h"
 #include "wire/frame.h"
 
-#define LINK_DATA_QUEUE    16   /* data frames waiting to leave */
+#define LINK_DATA_QUEUE    16   /* data frames of a class waiting to leave */
 #define LINK_CONTROL_QUEUE 8192 /* control frames waiting to leave; a peer that lets them pile up is lost */
 #define LINK_EAGER_COST    256  /* what a frame costs of the eager budget beside its payload */
 #define LINK_PIPES_MAX     9    /* connections of a link: control, and up to eight for data */
@@ -29,6 +29,11 @@
 #define LINK_REFERENCES    64   /* payloads that the peer may be reading in our memory */
 
 struct link;
+struct link_item;
+
+/* Frames with a payload wait in classes. Those of LINK_FIRST leave in order through the first pipe and do not
+ * wait for the others, which share the data pipes, the higher classes with more turns. */
+enum link_class { LINK_FIRST, LINK_HIGH, LINK_NORMAL, LINK_MESSAGE, LINK_BULK, LINK_CLASSES };
 
 /* A payload that stands in memory which is not ours; given back by loan_end. */
 struct loan {
@@ -43,6 +48,23 @@ bool loan_good(const struct loan *loan); /* after reading: it was what the sende
 /* What on_data may answer instead of an address: lend it to me. */
 #define LINK_LEND ((void *)1)
 
+struct link_item {
+    struct frame frame;
+    const void *payload;
+    void *owner, *cookie; /* owner NULL: nobody wants to hear when it has left */
+    void *copy;           /* heap copy of the payload, freed by the link */
+    uint64_t queued_ns;   /* data, where there is a throttle */
+};
+
+/* A frame with a payload, for link_send_data. */
+struct link_data {
+    struct frame frame; /* kind, flags, the operation's fields, length; the link fills in the rest */
+    const void *payload;
+    void *copy; /* NULL, or heap memory that holds the payload and is freed when it has left */
+    void *owner, *cookie;
+    enum link_class class;
+};
+
 struct link_events {
     /* A data header has come through a pipe. Returns where its payload goes (frame->length bytes), or NULL to
      * have it dropped, or, if `lends`, LINK_LEND. *cookie comes back with on_payload; a dropped payload is
@@ -56,7 +78,7 @@ struct link_events {
     void (*on_control)(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload);
     /* The bytes of a data frame have left (the peer has read them, where it reads our memory); its memory is
      * the caller's again. */
-    void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
+    void (*on_sent)(void *arg, struct link *link, const struct link_item *item);
     /* Data frames have left, or the peer returned eager credit: more may be sent. */
     void (*on_room)(void *arg, struct link *link);
     /* Loans hold up the peer's stream: those of which loan_holds_up is true must end now, by a copy. */
@@ -65,17 +87,10 @@ struct link_events {
     void (*on_down)(void *arg, struct link *link, const struct error *why);
 };
 
-struct link_item {
-    struct frame frame;
-    const void *payload;
-    void *owner, *cookie; /* owner NULL: nobody wants to hear when it has left */
-    void *copy;           /* heap copy of the payload, freed by the link */
-    uint64_t queued_ns;   /* data, where there is a throttle */
-};
-
 /* One connection of the link. Control frames go through the first, so that bulk never delays them; data
- * through the others, if any, whichever is free. Grants and credit may take an idle data pipe, so a receiver
- * that spins need not look at the first pipe every time. Frames of different pipes come in any order. */
+ * through the others, if any, whichever is free; short data through the first if none is. Grants and credit
+ * may take an idle data pipe, so a receiver that spins need not look at the first pipe every time. Frames of
+ * different pipes come in any order. */
 struct pipe {
     struct conn *conn; /* NULL when down */
     bool heard_hello, heard_bye, said_bye;
@@ -98,6 +113,11 @@ struct pipe {
     uint64_t in_sequence;
 };
 
+struct link_queue {
+    struct link_item items[LINK_DATA_QUEUE];
+    uint32_t head, count;
+};
+
 struct link {
     const struct link_events *events;
     void *events_arg;
@@ -116,11 +136,15 @@ struct link {
     struct pipe pipes[LINK_PIPES_MAX];
     int pipe_count;
     int pipe_next;  /* the data pipe that has the next frame, if it is free */
-    uint32_t looks; /* at the pipes, since something came through the first or its descriptor was ready */
+    uint32_t looks; /* at the pipes, since something came through the rarer ones or a descriptor was ready */
 
-    struct link_item data[LINK_DATA_QUEUE];
-    struct link_item *control; /* ring that grows, up to LINK_CONTROL_QUEUE */
-    uint32_t data_head, data_count, control_head, control_count, control_capacity;
+    struct link_queue queues[LINK_CLASSES];
+    uint32_t turns[LINK_CLASSES]; /* of each class, until all have theirs again */
+    struct link_item *control;    /* ring that grows, up to LINK_CONTROL_QUEUE */
+    uint32_t control_head, control_count, control_capacity;
+    /* Which pipes are looked at every time, where they differ: messages begin in the first, data comes
+     * through the others. */
+    bool expects_first, expects_data;
     struct link_item lent[LINK_REFERENCES]; /* payloads that the peer may be reading, by reference number */
     uint64_t lent_mask;
     uint64_t written; /* bytes that the connections have taken */
@@ -157,11 +181,11 @@ bool link_up(const struct link *link);
 /* Reads all there is, writes what fits. True if anything moved. */
 bool link_pump(struct link *link);
 
-/* Queues a data frame: payload is lent until on_sent(owner, cookie). The caller fills in kind, flags, the
- * operation's fields, length; the link the rest. Only when link_room. */
-bool link_room(const struct link *link);
-void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
-                    void *cookie);
+/* Queues a data frame: payload is lent until on_sent. Only when link_room. */
+bool link_room(const struct link *link, enum link_class class);
+void link_send_data(struct link *link, const struct link_data *data);
+/* Whether frames of the owner wait and none of them is on its way. */
+bool link_queued(const struct link *link, const void *owner);
 /* The first frame of every pipe. Once, before anything else. */
 void link_send_hello(struct link *link, const void *payload, size_t len);
 /* Queues a control frame; the payload is copied. A full queue or no memory takes the link down at the next
@@ -184,6 +208,7 @@ uint64_t link_heard(const struct link *link); /* changes with every byte that co
 
 /* For the files that make up a link. */
 bool link_pump_out(struct link *link);                /* writes what fits */
+bool link_has_data(const struct link *link);          /* frames with a payload wait */
 void link_part_on(struct link *link);                 /* parting: what comes next, after a pump */
 bool pipe_holds(const struct pipe *pipe);             /* its connection took bytes that have not left */
 bool link_reads(const struct link *link, int number); /* whether a pipe may have something to say */

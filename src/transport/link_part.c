@@ -5,6 +5,17 @@
 
 /* ---- closing ---- */
 
+static void drop_data_queues(struct link *link)
+{
+    for (enum link_class c = 0; c < LINK_CLASSES; c++) {
+        struct link_queue *queue = &link->queues[c];
+        for (; queue->count > 0; queue->count--) {
+            heap_free(queue->items[queue->head].copy);
+            queue->head = (queue->head + 1) % LINK_DATA_QUEUE;
+        }
+    }
+}
+
 static void drop_queues(struct link *link)
 {
     for (; link->control_count > 0; link->control_count--) {
@@ -14,7 +25,7 @@ static void drop_queues(struct link *link)
     for (uint64_t left = link->lent_mask; left != 0; left &= left - 1)
         heap_free(link->lent[__builtin_ctzll(left)].copy);
     link->lent_mask = 0;
-    link->data_count = 0;
+    drop_data_queues(link);
     heap_free(link->control);
     link->control = NULL;
     link->control_capacity = 0;
@@ -62,9 +73,9 @@ static void drop_control(void *arg, struct link *link, const struct frame *frame
     (void)arg, (void)link, (void)frame, (void)payload;
 }
 
-static void drop_sent(void *arg, struct link *link, void *owner, void *cookie)
+static void drop_sent(void *arg, struct link *link, const struct link_item *item)
 {
-    (void)arg, (void)link, (void)owner, (void)cookie;
+    (void)arg, (void)link, (void)item;
 }
 
 static void drop_event(void *arg, struct link *link)
@@ -92,7 +103,7 @@ static void begin_bye(struct link *link, const struct error *bye)
 {
     link->bye_len = (uint32_t)error_encode(bye, link->bye, sizeof link->bye);
     link->parting = true;
-    link->data_count = 0;
+    drop_data_queues(link);
     link->throttle = NULL;
     for (int i = 0; i < link->pipe_count; i++) {
         link->pipes[i].out.owner = NULL;

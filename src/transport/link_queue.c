@@ -29,22 +29,45 @@ void link_eager_release(struct link *link, size_t len)
 
 /* ---- queues ---- */
 
-bool link_room(const struct link *link)
+bool link_room(const struct link *link, enum link_class class)
 {
-    return link->up && link->data_count < LINK_DATA_QUEUE;
+    return link->up && !link->parting && link->queues[class].count < LINK_DATA_QUEUE;
 }
 
-void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
-                    void *cookie)
+bool link_has_data(const struct link *link)
 {
-    assert(link_room(link));
-    uint32_t at = (link->data_head + link->data_count++) % LINK_DATA_QUEUE;
-    link->data[at] =
-        (struct link_item){.frame = *frame, .payload = payload, .owner = owner, .cookie = cookie};
-    if (link->throttle)
-        link->data[at].queued_ns = link->throttle->now_ns;
-    if (frame->flags & FRAME_EAGER)
-        link->eager_spent += link_eager_cost(frame->length);
+    for (enum link_class c = 0; c < LINK_CLASSES; c++)
+        if (link->queues[c].count > 0)
+            return true;
+    return false;
+}
+
+void link_send_data(struct link *link, const struct link_data *data)
+{
+    struct link_queue *queue = &link->queues[data->class];
+    assert(link_room(link, data->class));
+    queue->items[(queue->head + queue->count++) % LINK_DATA_QUEUE] = (struct link_item){
+        .frame = data->frame,
+        .payload = data->payload,
+        .copy = data->copy,
+        .owner = data->owner,
+        .cookie = data->cookie,
+        .queued_ns = link->throttle ? link->throttle->now_ns : 0,
+    };
+    if (data->frame.kind == FRAME_DATA && (data->frame.flags & FRAME_EAGER))
+        link->eager_spent += link_eager_cost(data->frame.length);
+}
+
+bool link_queued(const struct link *link, const void *owner)
+{
+    for (int i = 0; i < link->pipe_count; i++)
+        if (link->pipes[i].out_busy && link->pipes[i].out.owner == owner)
+            return false;
+    for (enum link_class c = 0; c < LINK_CLASSES; c++)
+        for (uint32_t i = 0; i < link->queues[c].count; i++)
+            if (link->queues[c].items[(link->queues[c].head + i) % LINK_DATA_QUEUE].owner == owner)
+                return true;
+    return false;
 }
 
 /* Control frames are few, as a rule: the queue begins small and keeps what it has grown to. */

@@ -37,14 +37,26 @@ static bool kind_known(uint8_t kind)
     return kind >= FRAME_HELLO && kind <= FRAME_KIND_MAX;
 }
 
+bool frame_is_bulk(uint8_t kind)
+{
+    return kind == FRAME_DATA || kind == FRAME_MESSAGE || kind == FRAME_PIECE;
+}
+
+bool frame_is_message(uint8_t kind)
+{
+    return kind >= FRAME_MESSAGE;
+}
+
 static uint32_t length_max(uint8_t kind)
 {
-    return kind == FRAME_DATA ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
+    return frame_is_bulk(kind) ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
 }
 
 static uint16_t flags_allowed(uint8_t kind)
 {
-    return kind == FRAME_DATA ? FRAME_EAGER | FRAME_REFERENCE : 0;
+    uint16_t eager = kind == FRAME_DATA || kind == FRAME_MESSAGE ? FRAME_EAGER : 0;
+    uint16_t reference = kind == FRAME_DATA || kind == FRAME_PIECE ? FRAME_REFERENCE : 0;
+    return eager | reference;
 }
 
 /* Finite, not negative, and not NaN. */

@@ -8,7 +8,7 @@
 #define FRAME_MAGIC       0x4648u /* "HF", little endian */
 #define FRAME_VERSION     1u
 #define FRAME_LENGTH_MAX  (64u << 20) /* payload bytes; a longer one is refused before memory is taken */
-#define FRAME_CONTROL_MAX 512u        /* payload bytes of every kind but FRAME_DATA */
+#define FRAME_CONTROL_MAX 512u        /* payload bytes of every kind that is not bulk */
 
 enum frame_kind {
     FRAME_HELLO = 1,   /* first frame of a link, both ways */
@@ -22,10 +22,22 @@ enum frame_kind {
     FRAME_VERDICT = 9, /* from the arbiter: which members differ, and how */
     FRAME_PING = 10,
     FRAME_PONG = 11,
-    FRAME_BYE = 12,   /* the sender closes on purpose: payload is a record */
-    FRAME_LEAVE = 13, /* member `lane` of the group took part in `sequence` operations, under all tags */
-    FRAME_KIND_MAX = 13
+    FRAME_BYE = 12,      /* the sender closes on purpose: payload is a record */
+    FRAME_LEAVE = 13,    /* member `lane` of the group took part in `sequence` operations, under all tags */
+    FRAME_MESSAGE = 14,  /* a message begins: all of it (FRAME_EAGER), or an announcement */
+    FRAME_PIECE = 15,    /* of an announced message; `total` is its offset */
+    FRAME_ACCEPT = 16,   /* a receive is posted for the announced message */
+    FRAME_TAKEN = 17,    /* the message was received; with a record: it was refused */
+    FRAME_WITHDRAW = 18, /* the sender gives the message up: payload is a record */
+    FRAME_RELEASE = 19,  /* `total` of the budget for messages is free again, since the link began */
+    FRAME_KIND_MAX = 19
 };
+
+/* In `step` of FRAME_MESSAGE; bits 8 to 15 are the type of the elements of a coded one. */
+#define MESSAGE_SYNC  1u /* its sender waits for FRAME_TAKEN */
+#define MESSAGE_CODED 2u /* the bytes are a package of a codec; `fingerprint` is the length of the elements */
+
+#define FEATURE_MESSAGES 1u /* in the hello: kinds 14 to 19 */
 
 enum frame_flags {
     FRAME_EAGER = 1u << 0,    /* data: counts against the eager budget, not against a grant */
@@ -50,6 +62,10 @@ struct frame {
     uint64_t ack;           /* the last link_sequence received */
     uint32_t credit;        /* eager bytes released so far on the other direction, modulo 2^32 */
 };
+
+/* Data, and messages: payloads of any length, for which the receiver has a place. */
+bool frame_is_bulk(uint8_t kind);
+bool frame_is_message(uint8_t kind); /* one of the kinds from FRAME_MESSAGE on */
 
 void frame_encode(const struct frame *f, uint8_t target[static FRAME_HEADER_LEN]);
 /* HEARTH_OK or HEARTH_PROTOCOL with a text that says which field is wrong. Checks magic, version, CRC, kind,

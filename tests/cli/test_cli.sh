@@ -73,7 +73,7 @@ for wrong in "up" "bench cluster" "demo --cluster" "run -n 2"; do
     refuses "--bind typo: 'typo' is neither an interface nor an address of this machine" $wrong --bind typo $([ "${wrong%% *}" = run ] && echo -- true)
 done
 
-for command in demo plan sim "bench allreduce" "bench cluster"; do
+for command in demo plan sim "bench allreduce" "bench messages" "bench cluster"; do
     run $command --help && grep -q "^usage: hearth $command" "$scratch/out" && grep -q "^example:" "$scratch/out" &&
         [ ! -s "$scratch/err" ]
     report $? "hearth $command --help has usage and an example"
@@ -170,6 +170,20 @@ for dtype in f64 f16 bf16 i8 i32 i64 u8 u32 u64; do
     json "bench allreduce of $dtype is right" 'all(r["ok"] for r in rows)' \
         bench allreduce --ranks 3 --bytes 8,4104 --dtype $dtype --iters 3
 done
+for transport in mem tcp shm quic; do
+    json "bench messages over $transport: half a round trip and one way, contents are right" \
+        'len(rows) == 4 and [r["name"] for r in rows] == ["messages.trip", "messages.stream"] * 2
+         and all(r["ok"] and r["ratio"] > 0 and r["p99_us"] >= r["median_us"] > 0 and r["per_s"] > 0
+         and r["vs"] == {"mem": "memcpy", "shm": "memcpy"}.get("'$transport'", "sockets") for r in rows)' \
+        bench messages --transport $transport --bytes 1,1M --iters 20
+done
+json "bench messages --calls: one caller and a window of calls, beside a round trip of messages" \
+    'len(rows) == 2 and [r["window"] for r in rows] == [1, 8] and all(r["ok"] and r["vs"] == "messages" for r in rows)' \
+    bench messages --calls --bytes 64 --window 8 --iters 20
+json "bench messages over a long line" 'all(r["ok"] for r in rows) and 1000 < rows[0]["median_us"] < 10000' \
+    bench messages --bytes 4 --rtt 2ms --iters 4
+refuses "--window '65' is not accepted" bench messages --window 65
+refuses "--rtt is for --transport mem" bench messages --transport shm --rtt 1ms
 # kernels CHECK...: the same checks of the developers' program.
 kernels() {
     local hearth=${HEARTH_BINARY_DIR:-build}/bench/bench_kernels

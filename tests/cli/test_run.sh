@@ -287,4 +287,23 @@ done
 [ $good -eq 12 ]
 report $? "members that have given what rank 0 adds up end before it has"
 
+run -n 3 -- "$(dirname "$hearth")/examples/ternary"
+[ $code -eq 0 ] && [ "$(grep -c 'HEARTH_OK, off by 0[.]0' "$scratch/out")" -eq 3 ]
+report $? "the example's own codec sums up to what plain gradients do"
+
+# ---- two stages of one network -------------------------------------------------------------------------------------
+
+pipeline=$(dirname "$hearth")/examples/pipeline
+last_loss() { # ranks, codec: of the last step
+    run -n "$1" -- "$pipeline" "$2"
+    [ $code -eq 0 ] && sed -n 's/.* step 1000: loss //p' "$scratch/out"
+}
+
+one=$(last_loss 1 none)
+[ -n "$one" ] && [ "$(last_loss 2 none)" = "$one" ]
+report $? "a pipeline of two processes trains to the loss of one"
+half=$(last_loss 2 bf16)
+[ -n "$half" ] && [ "$half" != "$one" ] && awk "BEGIN { d = $half / $one - 1; exit !(d < 0.01 && d > -0.01) }"
+report $? "and with bf16 to within 1 % of it"
+
 finish

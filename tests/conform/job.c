@@ -225,7 +225,8 @@ static void place(struct job *job, int rank)
 
 static void *buffer(struct job *job, int rank, int which, size_t len)
 {
-    char *memory = must_alloc(len + job->offset);
+    char *memory =
+        job->device ? fake_device_alloc(job->device, len + job->offset) : must_alloc(len + job->offset);
     memset(memory, POISON, len + job->offset);
     job->memory[rank][which] = memory;
     return memory + job->offset;
@@ -255,11 +256,15 @@ void job_prepare(struct job *job)
 void job_free(struct job *job)
 {
     for (int r = 0; r < job->size; r++) {
-        free(job->memory[r][0]);
-        free(job->memory[r][1]);
+        if (!job->device) {
+            free(job->memory[r][0]);
+            free(job->memory[r][1]);
+        }
         free(job->input[r]);
         job->memory[r][0] = job->memory[r][1] = job->input[r] = NULL;
     }
+    if (job->device)
+        fake_device_reset(job->device);
 }
 
 /* ---- calls ---- */
@@ -273,8 +278,8 @@ static struct hearth_opts opts_of(const struct job *job, int rank)
 
 int job_start(const struct job *job, hearth_group *g, int rank, hearth_request **q)
 {
-    const void *s = job->source[rank];
-    void *t = job->target[rank];
+    const void *s = job->device ? fake_device_address(job->device, job->source[rank]) : job->source[rank];
+    void *t = job->device ? fake_device_address(job->device, job->target[rank]) : job->target[rank];
     struct hearth_opts chosen = opts_of(job, rank), *o = &chosen;
     enum hearth_dtype d = job->dtype;
     enum hearth_op op = job->op;

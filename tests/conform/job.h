@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conform/fixture.h"
+#include "support/fake_device.h"
 
 enum kind {
     ALL_REDUCE,
@@ -45,6 +46,7 @@ struct job {
     enum values values;
     uint64_t seed;
     double weight[MEMBERS_MAX];
+    struct fake_device *device; /* where the buffers are; NULL: host memory */
     struct hearth_opts opts;
 
     /* filled by job_prepare */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's program, compiled with include/hearth.h and linked with the shared library alone: three processes train, one is
-killed, a newcomer takes its place. Each of them checks every step that is committed (client/elastic_client.c)."""
+"""Programs as users write them, compiled with include/hearth.h and linked with the shared library alone. Three processes
+train, one is killed, a newcomer takes its place; each checks every step that is committed (client/elastic_client.c). Three
+share a queue of work by messages, one is killed; every task is answered once (client/queue_client.c)."""
 
 import os
 import subprocess
@@ -29,18 +30,20 @@ class Client(unittest.TestCase):
         self.fixture.hearth("init", "den")
         self.program, self.stop = self.fixture.file("client"), self.fixture.file("stop")
         self.port = free_port(4 * SPACING)
+
+    def compile(self, name):
         subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_DEFAULT_SOURCE", "-O1", "-Wall", "-Wextra",
                         "-Wconversion", "-Wshadow", "-Werror", f"-I{SOURCE / 'include'}", "-o", self.program,
-                        SOURCE / "tests/process/client/elastic_client.c", f"-L{BINARY}", "-lhearth", "-lm",
+                        SOURCE / f"tests/process/client/{name}.c", f"-L{BINARY}", "-lhearth", "-lm",
                         f"-Wl,-rpath,{BINARY}"], check=True, timeout=SECONDS)
 
     def left(self):
         """Seconds until the deadline."""
         return max(self.deadline - time.monotonic(), 0)
 
-    def start(self, member):
+    def start(self, member, *arguments):
         seeds = ",".join(f"127.0.0.1:{self.port + SPACING * i}" for i in range(3))
-        return self.fixture.start([self.program, member, 2 if member < NEWCOMER else 1, self.stop], HEARTH_SEEDS=seeds,
+        return self.fixture.start([self.program, member, *arguments, self.stop], HEARTH_SEEDS=seeds,
                                   HEARTH_PORT=self.port + SPACING * member, HEARTH_BIND="127.0.0.1",
                                   HEARTH_TRANSPORT="auto", HEARTH_FORM_TIMEOUT_MS=30000)
 
@@ -49,15 +52,32 @@ class Client(unittest.TestCase):
         process.wait_for(lambda: sum(line.get("ids") == ids for line in process.lines) >= STEPS, f"steps with {ids}",
                          self.left())
 
-    def test_loss_and_newcomer(self):
+    def test_queue_and_loss(self):
+        self.compile("queue_client")
         members = {i: self.start(i) for i in range(3)}
+        while not os.path.exists(self.stop):  # half of the tasks are answered
+            self.assertGreater(self.left(), 0, [m.told() for m in members.values()])
+            time.sleep(0.01)
+        victim = members.pop(VICTIM)
+        victim.child.kill()
+        for process in members.values():
+            self.assertEqual(process.end(self.left()), 0, process.told())
+        victim.end(self.left())
+        tasks = 3000
+        self.assertEqual([line["what"] for line in members[0].lines], ["end"], members[0].told())
+        self.assertEqual(members[0].lines[0]["sum"], sum(i * i + 7 for i in range(tasks)))
+        self.assertGreaterEqual(members[0].lines[0]["groups"], 2, "the loss was noticed")
+
+    def test_loss_and_newcomer(self):
+        self.compile("elastic_client")
+        members = {i: self.start(i, 2) for i in range(3)}
         for process in members.values():
             self.trained(process, [0, 1, 2])
         victim = members.pop(VICTIM)
         victim.child.kill()
         for process in members.values():
             self.trained(process, [0, 2])
-        members[NEWCOMER] = self.start(NEWCOMER)
+        members[NEWCOMER] = self.start(NEWCOMER, 1)
         for process in members.values():
             self.trained(process, [0, 2, 3])
         open(self.stop, "x", encoding="ascii").close()

@@ -168,7 +168,7 @@ void sim_check_idle(struct sim *sim)
             assert_true(list_empty(&peer->early));
             assert_int_equal(peer->early_bytes, 0);
             assert_int_equal(peer->note_count, 0);
-            assert_int_equal(peer->link.data_count, 0);
+            assert_false(link_has_data(&peer->link));
             if (peer->link.eager_released != other->eager_spent)
                 fail_msg("rank %d spent %u of its eager budget at rank %d, which released %u", b,
                          other->eager_spent, a, peer->link.eager_released);

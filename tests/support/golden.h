@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GOLDEN_MAX 16
+#define GOLDEN_MAX 24
 
 struct golden {
     char name[16];

@@ -30,6 +30,8 @@ static const char *const codecs[] = {
     "randomk:0.2,feedback=off",
     "powersgd:4",
     "powersgd:2,rows=50",
+    "halved:7",
+    "halved,feedback=off",
 };
 #define CODECS (sizeof(codecs) / sizeof(codecs[0]))
 
@@ -64,6 +66,53 @@ static void fill(enum hearth_dtype dtype, void *x, size_t count, uint64_t seed)
     }
 }
 
+/* ---- a user's codec: the upper halves of f32, behind the number of elements ---- */
+
+static int halved_check(void *arg, const char *parameters)
+{
+    (void)arg;
+    return strlen(parameters) > 1 ? -1 : 0;
+}
+
+static size_t halved_bound(void *arg, const struct hearth_codec_call *call)
+{
+    (void)arg;
+    return 4 + 2 * call->count;
+}
+
+static int halved_encode(void *arg, const struct hearth_codec_call *call, const float *values, void *bytes,
+                         size_t size, size_t *len)
+{
+    (void)arg;
+    *len = size;
+    store_u32(bytes, (uint32_t)call->count);
+    for (size_t i = 0; i < call->count; i++)
+        memcpy((char *)bytes + 4 + 2 * i, (const char *)&values[i] + 2, 2);
+    return 0;
+}
+
+static int halved_decode(void *arg, const struct hearth_codec_call *call, const void *bytes, size_t len,
+                         float *values)
+{
+    if (len != halved_bound(arg, call) || load_u32(bytes) != call->count)
+        return -1;
+    for (size_t i = 0; i < call->count; i++)
+        memcpy((char *)&values[i] + 2, (const char *)bytes + 4 + 2 * i, 2);
+    return 0;
+}
+
+static void halved_register(void)
+{
+    struct hearth_codec_functions halved;
+
+    hearth_codec_functions_init(&halved);
+    halved.check = halved_check;
+    halved.bound = halved_bound;
+    halved.encode = halved_encode;
+    halved.decode = halved_decode;
+    assert_int_equal(hearth_codec_register("halved", &halved), HEARTH_OK);
+}
+
 /* Buffers on the heap, so that sanitizers see one byte too many. */
 struct bench {
     struct heap heap;
@@ -79,6 +128,7 @@ static void bench_open(struct bench *b, const char *codec, enum hearth_dtype dty
 {
     *b = (struct bench){.error = {.text = ""}};
     heap_init(&b->heap, 0);
+    halved_register();
     b->codec = codec_of(codec);
     b->package = (struct package){.codec = &b->codec, .dtype = dtype, .count = count, .key = 77};
     b->bound = package_bound(&b->package);
@@ -412,6 +462,7 @@ static const struct {
     {"chunks", "topk:0.05,chunk=64,values=bf16", HEARTH_F16, 200},
     {"randomk", "randomk:0.1,values=bf16", HEARTH_F32, 100},
     {"powersgd", "powersgd:1", HEARTH_F32, 256},
+    {"user", "halved:7", HEARTH_F64, 20},
 };
 #define GOLDENS (sizeof(goldens) / sizeof(goldens[0]))
 

@@ -22,6 +22,11 @@ static const struct {
     {HEARTH_POISONED, "HEARTH_POISONED", HEARTH_SCOPE_OPERATION},
     {HEARTH_NO_MEMORY, "HEARTH_NO_MEMORY", HEARTH_SCOPE_OPERATION},
     {HEARTH_LIMIT, "HEARTH_LIMIT", HEARTH_SCOPE_OPERATION},
+    {HEARTH_TOO_LONG, "HEARTH_TOO_LONG", HEARTH_SCOPE_OPERATION},
+    {HEARTH_NO_SUCH_CALL, "HEARTH_NO_SUCH_CALL", HEARTH_SCOPE_OPERATION},
+    {HEARTH_CALL_FAILED, "HEARTH_CALL_FAILED", HEARTH_SCOPE_OPERATION},
+    {HEARTH_BUSY, "HEARTH_BUSY", HEARTH_SCOPE_OPERATION},
+    {HEARTH_COPY_FAILED, "HEARTH_COPY_FAILED", HEARTH_SCOPE_OPERATION},
     {HEARTH_PENDING, "HEARTH_PENDING", HEARTH_SCOPE_NONE},
     {HEARTH_PEER_LOST, "HEARTH_PEER_LOST", HEARTH_SCOPE_PEER},
     {HEARTH_PROTOCOL, "HEARTH_PROTOCOL", HEARTH_SCOPE_PEER},
@@ -58,7 +63,7 @@ TEST(every_negative_status_is_an_error)
 
 TEST(numbers_that_are_no_status_are_survived)
 {
-    static const int unknown[] = {3, -1, -100, -209, -303, INT32_MIN, INT32_MAX};
+    static const int unknown[] = {3, -1, -100, -214, -303, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
         assert_true(strlen(hearth_status_text(unknown[i])) > 0);

@@ -175,6 +175,23 @@ static int lists_by_owners(struct setting *s)
     return gather(s, CHOSEN_LEN + sparse_len(&s->codec, chosen, PART), SUB_SECOND);
 }
 
+/* Lengths first; what it says there it also sends. */
+static int user_to_all(struct setting *s)
+{
+    store_u64(s->out, sizeof s->numbers);
+    int status = gather(s, sizeof(uint64_t), SUB_FIRST);
+    if (status != HEARTH_OK)
+        return status;
+    size_t counts[2] = {load_u64(s->in), load_u64(s->in + sizeof(uint64_t))};
+    if (counts[1] > ROOM)
+        return HEARTH_PROTOCOL; /* nobody will listen */
+    memcpy(s->out, s->numbers, sizeof s->numbers);
+    spoil(s, s->out, counts[1]);
+    struct call call = {
+        .kind = PLAN_ALL_GATHER, .source = s->out, .target = s->in, .out_counts = counts, .dtype = HEARTH_U8};
+    return speak(s, s->hidden, &call, SUB_SECOND);
+}
+
 static int method(struct setting *s)
 {
     bool owners = s->algo == HEARTH_ALGO_DIRECT;
@@ -183,6 +200,8 @@ static int method(struct setting *s)
         return owners ? parts_by_owners(s) : sum_array(s, &s->codec, COUNT);
     if (s->codec.kind == CODEC_TOPK)
         return owners ? lists_by_owners(s) : list_to_all(s);
+    if (s->codec.kind == CODEC_USER)
+        return user_to_all(s);
     if (s->codec.kind == CODEC_RANDOMK)
         return sum_array(s, &values, codec_keeps(&s->codec, COUNT));
     int status = sum_array(s, &values, ROWS * s->codec.rank);
@@ -262,11 +281,43 @@ static void group_works(struct setting *s)
     hearth_request_close(request);
 }
 
+/* ---- a user's codec: numbers as they are ---- */
+
+static size_t raw_bound(void *arg, const struct hearth_codec_call *call)
+{
+    (void)arg;
+    return call->count * sizeof(float);
+}
+
+static int raw_encode(void *arg, const struct hearth_codec_call *call, const float *values, void *bytes,
+                      size_t size, size_t *len)
+{
+    (void)arg;
+    *len = size;
+    memcpy(bytes, values, call->count * sizeof *values);
+    return 0;
+}
+
+static int raw_decode(void *arg, const struct hearth_codec_call *call, const void *bytes, size_t len,
+                      float *values)
+{
+    if (len != raw_bound(arg, call))
+        return -1;
+    memcpy(values, bytes, len);
+    return 0;
+}
+
 /* ---- scenes ---- */
 
 static struct setting *setting_open(void)
 {
     struct setting *s = calloc(1, sizeof *s);
+    struct hearth_codec_functions raw;
+    hearth_codec_functions_init(&raw);
+    raw.bound = raw_bound;
+    raw.encode = raw_encode;
+    raw.decode = raw_decode;
+    assert_int_equal(hearth_codec_register("raw", &raw), HEARTH_OK);
     assert_non_null(s);
     s->out = malloc(2 * ROOM);
     assert_non_null(s->out);
@@ -365,6 +416,15 @@ static const struct trial trials[] = {
     {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {0, 8, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_POISONED},
     {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {0, LAST, 4, {0xff, 0xff, 0x7f, 0x7f}, 0}, HEARTH_POISONED},
     {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {1, 8, 4, {0, 0, 0x80, 0xff}, 0}, HEARTH_POISONED},
+    /* of a user: lengths, bytes that its decode refuses, values that are no numbers */
+    {"raw",
+     HEARTH_ALGO_AUTO,
+     {0, 0, 8, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0},
+     HEARTH_PROTOCOL},
+    {"raw", HEARTH_ALGO_AUTO, {0, 0, 1, {1}, 0}, HEARTH_PROTOCOL},
+    {"raw", HEARTH_ALGO_AUTO, {0, 1, 1, {0x7f}, 0}, HEARTH_PROTOCOL},
+    {"raw", HEARTH_ALGO_AUTO, {1, LAST, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"raw", HEARTH_ALGO_AUTO, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
     /* votes */
     {"int8", HEARTH_ALGO_EXCHANGE, {1, 0, 1, {0}, 0}, HEARTH_PROTOCOL},
     {"int8", HEARTH_ALGO_EXCHANGE, {1, 4, 1, {1}, 0}, HEARTH_POISONED},

@@ -279,6 +279,54 @@ TEST(what_cannot_be_coded_goes_plain)
     assert_int_equal(choice_of("none", vector_of(1 << 20), &view).algo, REDUCTION_PLAIN);
 }
 
+/* ---- codecs of users: by their bound ---- */
+
+static size_t tenth_bound(void *arg, const struct hearth_codec_call *call)
+{
+    (void)arg;
+    return call->count == 100 ? 0 : call->count * sizeof(float) / 10;
+}
+
+static int tenth_encode(void *arg, const struct hearth_codec_call *call, const float *values, void *bytes,
+                        size_t size, size_t *len)
+{
+    (void)arg, (void)call, (void)values, (void)bytes, (void)size, (void)len;
+    return -1;
+}
+
+static int tenth_decode(void *arg, const struct hearth_codec_call *call, const void *bytes, size_t len,
+                        float *values)
+{
+    (void)arg, (void)call, (void)values, (void)bytes, (void)len;
+    return -1;
+}
+
+TEST(codecs_of_users)
+{
+    struct group_view slow = network(4, 100 * MBIT, 1e-3), fast = network(4, 100000 * MBIT, 1e-5);
+    struct hearth_codec_functions f;
+    hearth_codec_functions_init(&f);
+    f.bound = tenth_bound;
+    f.encode = tenth_encode;
+    f.decode = tenth_decode;
+    assert_int_equal(hearth_codec_register("tenth", &f), HEARTH_OK);
+    struct reduction_choice choice = choice_of("tenth", vector_of(1 << 20), &fast);
+    assert_int_equal(choice.codec.kind, CODEC_USER); /* nothing else was named */
+    assert_int_equal(choice.algo, REDUCTION_ALLGATHER);
+    assert_true(fabs(choice.price.bytes / (3 * (1 << 20) * 0.4) - 1) < 0.01);
+    assert_int_equal(choice_of("auto:tenth", vector_of(1 << 20), &fast).codec.kind, CODEC_NONE);
+    assert_int_equal(choice_of("auto:tenth,bf16", vector_of(1 << 20), &slow).codec.kind, CODEC_USER);
+    assert_int_equal(choice_of("auto:tenth,onebit", vector_of(1 << 20), &slow).codec.kind, CODEC_ONEBIT);
+    assert_int_equal(choice_of("tenth", vector_of(100), &slow).algo, REDUCTION_PLAIN); /* its bound is 0 */
+    struct codec codec = codec_of("tenth");
+    struct tensor_shape shape = vector_of(1 << 20);
+    assert_true(reduction_price(&codec, REDUCTION_OWNER, &shape, &slow).total_s == HUGE_VAL);
+    slow = network(8, 100 * MBIT, 1e-3);
+    slow.host = in_fours;
+    slow.port_sharers = 4;
+    assert_int_equal(choice_of("tenth", vector_of(1 << 20), &slow).algo, REDUCTION_TWO_LEVEL);
+}
+
 TEST(more_of_anything_costs_more)
 {
     static const char *const codecs[] = {"bf16", "int8", "onebit", "topk:0.01", "topk:0.01,chunk=4096"};

@@ -108,10 +108,47 @@ static bool run_short(const char *codec, int64_t fail_after)
     return enough;
 }
 
+/* ---- a user's codec: numbers as they are ---- */
+
+static size_t raw_bound(void *arg, const struct hearth_codec_call *call)
+{
+    (void)arg;
+    return call->count * sizeof(float);
+}
+
+static int raw_encode(void *arg, const struct hearth_codec_call *call, const float *values, void *bytes,
+                      size_t size, size_t *len)
+{
+    (void)arg;
+    *len = size;
+    memcpy(bytes, values, call->count * sizeof *values);
+    return 0;
+}
+
+static int raw_decode(void *arg, const struct hearth_codec_call *call, const void *bytes, size_t len,
+                      float *values)
+{
+    if (len != raw_bound(arg, call))
+        return -1;
+    memcpy(values, bytes, len);
+    return 0;
+}
+
+static void raw_register(void)
+{
+    struct hearth_codec_functions raw;
+    hearth_codec_functions_init(&raw);
+    raw.bound = raw_bound;
+    raw.encode = raw_encode;
+    raw.decode = raw_decode;
+    assert_int_equal(hearth_codec_register("raw", &raw), HEARTH_OK);
+}
+
 TEST(test_all_reduce)
 {
-    static const char *const codecs[] = {"none", "int8", "topk:0.01", "randomk:0.1,values=int8",
-                                         "powersgd:2"};
+    static const char *const codecs[] = {"none",       "int8", "topk:0.01", "randomk:0.1,values=int8",
+                                         "powersgd:2", "raw"};
+    raw_register();
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         for (int64_t n = 0; !run_short(codecs[i], n); n++)
             assert_true(n < PLACES_MAX);

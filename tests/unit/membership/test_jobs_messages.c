@@ -71,7 +71,7 @@ TEST(the_largest_form_fits)
         f->site[i] = (uint8_t)i;
     }
     size_t len = form_encode(&form, bytes, sizeof bytes);
-    assert_int_equal(len, 28466); /* as docs/messages.md says */
+    assert_int_equal(len, 28466); /* as docs/cluster_messages.md says */
     assert_int_equal(form_decode(&form_back, bytes, len, &what), HEARTH_OK);
     assert_memory_equal(&form, &form_back, sizeof form);
 }

@@ -77,7 +77,7 @@ TEST(what_is_no_error_ends_nothing_but_the_sender)
         {AT_STATUS, HEARTH_OK},
         {AT_STATUS, 1},
         {AT_STATUS, -1},
-        {AT_STATUS, -210},
+        {AT_STATUS, -290},
         {AT_STATUS, INT_MIN},
         {AT_STATUS, INT_MAX},
         {AT_REASON, REASON_COUNT},

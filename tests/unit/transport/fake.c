@@ -364,11 +364,12 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
 }
 
 static const char *const kind_names[FRAME_KIND_MAX + 1] = {
-    [FRAME_HELLO] = "hello",   [FRAME_DATA] = "data",     [FRAME_GRANT] = "grant",
-    [FRAME_CREDIT] = "credit", [FRAME_ABORT] = "abort",   [FRAME_DISPUTE] = "dispute",
-    [FRAME_ASK] = "ask",       [FRAME_ANSWER] = "answer", [FRAME_VERDICT] = "verdict",
-    [FRAME_PING] = "ping",     [FRAME_PONG] = "pong",     [FRAME_BYE] = "bye",
-    [FRAME_LEAVE] = "leave",
+    [FRAME_HELLO] = "hello",       [FRAME_DATA] = "data",       [FRAME_GRANT] = "grant",
+    [FRAME_CREDIT] = "credit",     [FRAME_ABORT] = "abort",     [FRAME_DISPUTE] = "dispute",
+    [FRAME_ASK] = "ask",           [FRAME_ANSWER] = "answer",   [FRAME_VERDICT] = "verdict",
+    [FRAME_PING] = "ping",         [FRAME_PONG] = "pong",       [FRAME_BYE] = "bye",
+    [FRAME_LEAVE] = "leave",       [FRAME_ACCEPT] = "accept",   [FRAME_TAKEN] = "taken",
+    [FRAME_WITHDRAW] = "withdraw", [FRAME_RELEASE] = "release",
 };
 
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
@@ -381,19 +382,19 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
     note(upper, word, frame->length);
 }
 
-static void on_sent(void *arg, struct link *link, void *owner, void *cookie)
+static void on_sent(void *arg, struct link *link, const struct link_item *item)
 {
     struct upper *upper = arg;
     assert_ptr_equal(link, upper->link);
-    assert_non_null(owner);
-    note(upper, "sent", (uint32_t)(uintptr_t)cookie);
+    assert_non_null(item->owner);
+    note(upper, "sent", (uint32_t)(uintptr_t)item->cookie);
 }
 
 static void on_room(void *arg, struct link *link)
 {
     struct upper *upper = arg;
     assert_true(link_up(link));
-    note(upper, "room", link->data_count);
+    note(upper, "room", link->queues[LINK_NORMAL].count);
 }
 
 static void on_held_up(void *arg, struct link *link)
@@ -528,7 +529,7 @@ void expect_down(int status, const char *words)
         assert_int_equal(w->fakes[i].closed, 1);
     size_t len = strlen(w->upper.log);
     assert_false(link_pump(&w->link)); /* nothing comes after */
-    assert_false(link_room(&w->link));
+    assert_false(link_room(&w->link, LINK_NORMAL));
     send_control(FRAME_PING, 0, NULL);
     assert_int_equal(w->upper.down_count, 1);
     assert_int_equal(strlen(w->upper.log), len);

@@ -15,7 +15,10 @@ static int setup(void **state)
 static void send_data(void)
 {
     static const uint8_t bytes[1000];
-    link_send_data(&w->link, &(struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes, w, NULL);
+    link_send_data(&w->link, &(struct link_data){.frame = {.kind = FRAME_DATA, .length = sizeof bytes},
+                                                 .payload = bytes,
+                                                 .owner = w,
+                                                 .class = LINK_NORMAL});
 }
 
 static bool wants_room(void)

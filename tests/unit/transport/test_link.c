@@ -33,7 +33,10 @@ static void fill(uint8_t *bytes, size_t len, uint64_t seed)
 static void send_data(uint32_t len, const void *payload, uint16_t flags, uintptr_t cookie)
 {
     struct frame frame = {.kind = FRAME_DATA, .flags = flags, .length = len};
-    link_send_data(&w->link, &frame, payload, w, (void *)cookie);
+    link_send_data(
+        &w->link,
+        &(struct link_data){
+            .frame = frame, .payload = payload, .owner = w, .cookie = (void *)cookie, .class = LINK_NORMAL});
 }
 
 /* ---- framing ---- */

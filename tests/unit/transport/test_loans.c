@@ -32,8 +32,11 @@ static void come_data(uint32_t len)
 static void send_ours(uint32_t number, uint32_t len, const void *owner)
 {
     struct frame frame = {.kind = FRAME_DATA, .lane = number, .length = len};
-    link_send_data(&w->link, &frame, ours + (size_t)number * LARGE, (void *)(uintptr_t)owner,
-                   (void *)(uintptr_t)number);
+    link_send_data(&w->link, &(struct link_data){.frame = frame,
+                                                 .payload = ours + (size_t)number * LARGE,
+                                                 .owner = (void *)(uintptr_t)owner,
+                                                 .cookie = (void *)(uintptr_t)number,
+                                                 .class = LINK_NORMAL});
 }
 
 /* ---- lent out of the stream ---- */
@@ -259,7 +262,10 @@ TEST_WITH(short_payloads_and_other_memory_travel_in_the_stream, setup, world_clo
 {
     uint8_t elsewhere[LARGE] = {1};
     send_ours(0, 1023, w);
-    link_send_data(&w->link, &(struct frame){.kind = FRAME_DATA, .length = LARGE}, elsewhere, w, NULL);
+    link_send_data(&w->link, &(struct link_data){.frame = {.kind = FRAME_DATA, .length = LARGE},
+                                                 .payload = elsewhere,
+                                                 .owner = w,
+                                                 .class = LINK_NORMAL});
     pump();
     assert_int_equal(w->fake.references, 0);
     for (int i = 0; i < 2; i++) {

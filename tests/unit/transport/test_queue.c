@@ -13,7 +13,11 @@ static int setup(void **state)
 static void send_data(const void *owner, uint32_t len, const void *payload, uint16_t flags)
 {
     struct frame frame = {.kind = FRAME_DATA, .flags = flags, .length = len};
-    link_send_data(&w->link, &frame, payload, (void *)(uintptr_t)owner, (void *)1);
+    link_send_data(&w->link, &(struct link_data){.frame = frame,
+                                                 .payload = payload,
+                                                 .owner = (void *)(uintptr_t)owner,
+                                                 .cookie = (void *)1,
+                                                 .class = LINK_NORMAL});
 }
 
 static void come(uint32_t credit)
@@ -50,13 +54,13 @@ TEST_WITH(the_data_queue_is_bounded, setup, world_close)
     uint8_t byte = 7;
     w->fake.send_room = 0;
     for (int i = 0; i < LINK_DATA_QUEUE; i++) {
-        assert_true(link_room(&w->link));
+        assert_true(link_room(&w->link, LINK_NORMAL));
         send_data(w, 1, &byte, 0);
     }
-    assert_false(link_room(&w->link));
+    assert_false(link_room(&w->link, LINK_NORMAL));
     w->fake.send_room = FRAME_HEADER_LEN;
     assert_true(link_pump(&w->link));
-    assert_true(link_room(&w->link)); /* the one on its way is not in the queue */
+    assert_true(link_room(&w->link, LINK_NORMAL)); /* the one on its way is not in the queue */
     assert_string_equal(w->upper.log, "");
     w->fake.send_room = 1 + FRAME_HEADER_LEN + 1;
     assert_true(link_pump(&w->link));
@@ -262,7 +266,7 @@ TEST_WITH(forgotten_frames_never_leave_and_their_credit_comes_back, setup, world
         send_data(i % 3 == 0 ? &a : &b, 1, &bytes[i], FRAME_EAGER);
     }
     link_forget(&w->link, &a);
-    assert_int_equal(w->link.data_count, 6);
+    assert_int_equal(w->link.queues[LINK_NORMAL].count, 6);
     assert_int_equal(w->link.eager_spent, 6 * link_eager_cost(1));
     w->fake.send_room = SIZE_MAX;
     link_pump(&w->link);

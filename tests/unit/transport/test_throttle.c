@@ -165,7 +165,10 @@ static void pump_at(uint64_t now_ns)
 static void send_data(uint32_t len, const char *owner)
 {
     struct frame frame = {.kind = FRAME_DATA, .length = len};
-    link_send_data(&w->link, &frame, bytes, (void *)(uintptr_t)owner, NULL);
+    link_send_data(&w->link, &(struct link_data){.frame = frame,
+                                                 .payload = bytes,
+                                                 .owner = (void *)(uintptr_t)owner,
+                                                 .class = LINK_NORMAL});
 }
 
 TEST_WITH(control_overtakes_frames_that_wait, setup, world_close)

@@ -24,12 +24,15 @@ static void assert_frames_equal(const struct frame *a, const struct frame *b)
 /* What tests/golden/frame_v1.hex holds at `index`. */
 static struct frame golden_frame(uint32_t index)
 {
-    static const uint32_t lengths[] = {24, 64u << 20, 0, 0, 40, 0, 0, 40, 40, 0, 0, 40, 0};
+    static const uint32_t lengths[] = {24, 64u << 20, 0, 0,         40,        0, 0,  40, 40, 0,
+                                       0,  40,        0, 64u << 20, 64u << 20, 0, 40, 40, 0};
     uint8_t kind = (uint8_t)(index + 1);
 
     return (struct frame){
         .kind = kind,
-        .flags = kind == FRAME_DATA ? FRAME_EAGER : 0,
+        .flags = kind == FRAME_DATA || kind == FRAME_MESSAGE ? FRAME_EAGER
+                 : kind == FRAME_PIECE                       ? FRAME_REFERENCE
+                                                             : 0,
         .length = lengths[index],
         .group = index % 2 ? UINT64_C(0x0102030405060708) : 0,
         .epoch = index,
@@ -167,7 +170,9 @@ TEST(flags_belong_to_their_kind)
         frame_encode(&f, bytes);
         for (unsigned bit = 0; bit < 16; bit++) {
             store_u16(bytes + 88, (uint16_t)(1u << bit));
-            assert_refused_for(kind == FRAME_DATA && bit < 2 ? "" : "flags"); /* eager, reference */
+            bool eager = bit == 0 && (kind == FRAME_DATA || kind == FRAME_MESSAGE);
+            bool reference = bit == 1 && (kind == FRAME_DATA || kind == FRAME_PIECE);
+            assert_refused_for(eager || reference ? "" : "flags");
         }
     }
 }
@@ -176,7 +181,8 @@ TEST(lengths_have_a_limit_for_each_kind)
 {
     for (uint8_t kind = FRAME_HELLO; kind <= FRAME_KIND_MAX; kind++) {
         struct frame f = {.kind = kind};
-        uint32_t max = kind == FRAME_DATA ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
+        bool bulk = kind == FRAME_DATA || kind == FRAME_MESSAGE || kind == FRAME_PIECE;
+        uint32_t max = bulk ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
         frame_encode(&f, bytes);
         store_u32(bytes + 4, max);
         assert_refused_for("");

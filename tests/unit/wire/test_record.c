@@ -25,8 +25,8 @@ static const struct call_record calls[] = {
 };
 
 static const struct error errors[] = {
-    {HEARTH_ABORTED, HEARTH_REASON_CANCELLED, 2, 5, "all_reduce: rank 2 cancelled"},
-    {HEARTH_CLOSED, HEARTH_REASON_NONE, RANK_NONE, RANK_NONE, ""},
+    {HEARTH_ABORTED, HEARTH_REASON_CANCELLED, 2, 5, HEARTH_FATE_NONE, "all_reduce: rank 2 cancelled"},
+    {HEARTH_CLOSED, HEARTH_REASON_NONE, RANK_NONE, RANK_NONE, HEARTH_FATE_NONE, ""},
 };
 
 static uint8_t bytes[FRAME_CONTROL_MAX];

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads that run handlers.
+ *
+ * A call that wakes a thread which sleeps costs more than the call. So while calls come, one thread, the
+ * leader, waits for them in the place of the progress thread: it drives the node, runs what has come itself,
+ * and sends replies that leave together. Meanwhile the progress thread looks every millisecond: a handler
+ * that takes longer loses the lead, and what waits behind it gets other threads. A node in memory has no
+ * leader: its peers are threads of the same process. */
+#include "remote/rpc.h"
+
+#include <string.h>
+
+#include "node/poll_set.h"
+
+#define LINGER_NS (20 * NS_PER_MS)  /* without a call, then nobody leads */
+#define TICK_NS   NS_PER_MS         /* of the progress thread while a thread leads */
+#define HELP_NS   (200 * NS_PER_US) /* so much work that waits is shared */
+
+/* ---- running ---- */
+
+static uint64_t now_of(const struct rpc_server *s)
+{
+    return clock_now(&s->clock);
+}
+
+/* The handler has returned. */
+static void ran(struct rpc_server *s, hearth_node *node, uint64_t began_ns)
+{
+    uint64_t now = now_of(s), took = now - began_ns, less = s->usual_ns - s->usual_ns / 8;
+    s->usual_ns = took > less ? took : less;
+    s->recent_ns = now;
+    if (!s->stopping)
+        s->recent = node;
+}
+
+bool rpc_run_next(struct rpc_server *s, struct rpc_thread *self)
+{
+    static const struct rpc_outcome expired = {
+        .status = HEARTH_TIMEOUT,
+        .fate = HEARTH_FATE_NOT_DELIVERED,
+        .text = "the deadline passed before a thread was free there",
+    };
+    struct hearth_rpc *rpc = rpc_next(s);
+    if (!rpc)
+        return false;
+    struct rpc_handler *h = rpc->handler;
+    uint64_t began = now_of(s);
+    if (rpc->deadline_ns <= began) {
+        (void)!rpc_answer(rpc, &expired, expired.text, strlen(expired.text));
+        mutex_lock(&s->lock);
+        return true;
+    }
+    self->node = rpc->node;
+    self->handler = h;
+    h->active++;
+    s->runs += s->leader == self;
+    rpc->led = s->leader == self && s->led == rpc->node;
+    mutex_unlock(&s->lock);
+    h->run(h->arg, rpc, rpc->len > 0 ? rpc->request : NULL, rpc->len); /* it may be answered and gone now */
+    mutex_lock(&s->lock);
+    ran(s, self->node, began);
+    self->node = NULL;
+    self->handler = NULL;
+    h->active--;
+    rpc_handler_check(h);
+    bell_ring_all(&s->quiet);
+    return true;
+}
+
+/* ---- leading ---- */
+
+static bool may_lead(const struct rpc_server *s)
+{
+    return !s->leader && s->recent && s->recent->rest && !s->clock.virtual_ns &&
+           now_of(s) - s->recent_ns < LINGER_NS;
+}
+
+static bool more_than_one_can_do(const struct rpc_server *s)
+{
+    return s->waits > 1 && s->waits * s->usual_ns > HELP_NS;
+}
+
+static void pool_run(void *arg);
+
+/* With the lock: another thread comes. */
+static void wake_one(struct rpc_server *s)
+{
+    struct list *item = list_pop(&s->idle);
+    if (item) {
+        bell_ring(&container_of(item, struct rpc_thread, idle)->bell);
+        return;
+    }
+    if (s->thread_count == HEARTH_RPC_THREADS || s->clock.virtual_ns || s->stopping)
+        return;
+    struct rpc_thread *t = &s->threads[s->thread_count];
+    if (thread_start(&t->thread, "hearth-rpc", pool_run, t) == HEARTH_OK)
+        s->thread_count++;
+}
+
+/* With the lock, and the lead: until it goes or was lost. True: lost. */
+static bool serve(struct rpc_server *s, struct rpc_thread *self, uint32_t *heard)
+{
+    hearth_node *node = s->led;
+    while (!s->stopping && s->recent == node) {
+        if (list_empty(&s->ready)) {
+            uint64_t until = s->recent_ns + LINGER_NS;
+            if (now_of(s) >= until)
+                return false;
+            atomic_store(&s->attention, false);
+            mutex_unlock(&s->lock);
+            node_serve(node, until, &s->attention, heard);
+            mutex_lock(&s->lock);
+            continue;
+        }
+        if (more_than_one_can_do(s))
+            wake_one(s);
+        int runs = LEAD_RUNS;
+        atomic_store(&s->lead, runs);
+        rpc_run_next(s, self);
+        if (!atomic_compare_exchange_strong(&s->lead, &runs, LEAD_DRIVES))
+            return true;
+    }
+    return false;
+}
+
+static void lead(struct rpc_server *s, struct rpc_thread *self)
+{
+    hearth_node *node = s->recent;
+    uint32_t heard = bell_heard(node->bell);
+    s->leader = self;
+    s->led = node;
+    atomic_store(&s->lead, LEAD_DRIVES);
+    atomic_fetch_add(&node->answers, 1); /* it does not close before we go */
+    mutex_unlock(&s->lock);
+    node_come(node);
+    poll_set_ring_all(node); /* the progress thread sleeps no longer than a tick */
+    mutex_lock(&s->lock);
+    bool lost = serve(s, self, &heard);
+    if (!lost) {
+        s->leader = NULL;
+        s->led = NULL;
+    }
+    mutex_unlock(&s->lock);
+    if (!lost) {
+        node_go(node, heard);
+        poll_set_ring_all(node); /* it takes the seat */
+    }
+    atomic_fetch_sub(&node->answers, 1);
+    mutex_lock(&s->lock);
+}
+
+uint64_t rpc_look(struct rpc_server *s, hearth_node *node)
+{
+    bool lost = false;
+    mutex_lock(&s->lock);
+    bool leads = s->leader && s->led == node;
+    int runs = LEAD_RUNS;
+    if (leads && s->looked == s->runs && atomic_compare_exchange_strong(&s->lead, &runs, LEAD_NONE)) {
+        lost = true;
+        s->leader = NULL;
+        s->led = NULL;
+        if (!list_empty(&s->ready))
+            wake_one(s);
+    }
+    s->looked = s->runs;
+    mutex_unlock(&s->lock);
+    if (lost)
+        node_go(node, bell_heard(node->bell)); /* for the leader, which is in a handler */
+    return leads && !lost ? TICK_NS : NEVER_NS;
+}
+
+/* ---- threads ---- */
+
+void rpc_wake(struct rpc_server *s)
+{
+    bool leads = s->leader;
+    if (leads && atomic_load(&s->lead) == LEAD_DRIVES)
+        node_wake_server(s->led);
+    if (!leads || more_than_one_can_do(s))
+        wake_one(s);
+}
+
+static void pool_run(void *arg)
+{
+    struct rpc_thread *self = arg;
+    struct rpc_server *s = self->server;
+    mutex_lock(&s->lock);
+    while (!s->stopping) {
+        uint32_t heard = bell_heard(&self->bell);
+        if (rpc_run_next(s, self))
+            continue;
+        if (may_lead(s)) {
+            lead(s, self);
+            continue;
+        }
+        list_push(s->idle.next, &self->idle); /* the last to sleep is the first to wake: it is warm */
+        mutex_unlock(&s->lock);
+        bell_wait(&self->bell, BELL_CALLER, heard, 0, NEVER_NS);
+        mutex_lock(&s->lock);
+        list_remove(&self->idle);
+    }
+    mutex_unlock(&s->lock);
+}
+
+/* ---- waiting for them ---- */
+
+void rpc_join(struct rpc_server *s)
+{
+    mutex_lock(&s->lock);
+    int count = s->thread_count; /* no more are started */
+    mutex_unlock(&s->lock);
+    for (int i = 0; i < count; i++)
+        bell_ring_all(&s->threads[i].bell);
+    for (int i = 0; i < count; i++)
+        thread_join(&s->threads[i].thread);
+    s->thread_count = 0;
+}
+
+static bool runs(struct rpc_server *s, const hearth_node *node, const struct rpc_handler *handler)
+{
+    bool any = false;
+    mutex_lock(&s->lock);
+    for (int i = 0; i < HEARTH_RPC_THREADS; i++) {
+        const struct rpc_thread *t = &s->threads[i];
+        any = any || (t->handler && (node ? t->node == node : t->handler == handler));
+    }
+    mutex_unlock(&s->lock);
+    return any;
+}
+
+void rpc_wait_quiet(struct rpc_server *s, const hearth_node *node, const struct rpc_handler *handler)
+{
+    uint32_t heard = bell_heard(&s->quiet);
+    while (runs(s, node, handler)) {
+        bell_wait(&s->quiet, BELL_CALLER, heard, 0, NEVER_NS);
+        heard = bell_heard(&s->quiet);
+    }
+}
