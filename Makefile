@@ -6,7 +6,7 @@ TEST         := tools/test.py
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all test-arm asan tsan posix clang torch fuzz soak python
-.PHONY: bench bench-peers bench-net bench-secure bench-torch check tidy format install clean help
+.PHONY: bench bench-peers bench-messages bench-net bench-secure bench-torch check tidy format install clean help
 
 all: ## build the library and the command (build/hearth)
 	@./setup
@@ -55,7 +55,12 @@ bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it install
 	@python3 -B bench/peers/run.py
 	@python3 -B bench/peers/topk.py
 
-bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; codecs beside plain; neighbours
+bench-messages: all ## messages and remote calls beside Open MPI and nng; beside each other: a quarter of an hour
+	@cmake --build build --target hearth_switch
+	@python3 -B bench/peers/run_messages.py
+	@python3 -B bench/net/bench_messages.py
+
+bench-net: all ## all-reduce between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; codecs beside plain; neighbours
 	@cmake --build build --target hearth_switch
 	@python3 -B bench/net/bench_net.py
 	@python3 -B bench/net/bench_codecs.py

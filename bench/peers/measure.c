@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "bench/peers/samples.h"
 
 #define CALLS_MIN    5
 #define CALLS_MAX    20000
@@ -46,13 +47,6 @@ struct memory {
     double peak,
         share; /* bytes, beyond the buffer: highest resident set, and now, shared pages split among users */
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- agreement between ranks ---- */
 
@@ -163,12 +157,6 @@ static bool pace(struct session *s, int *calls)
     return true;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* ---- memory ---- */
 
 /* A number of kB in a file of /proc, in bytes; 0 where there is none. */
@@ -213,8 +201,7 @@ static void print_row(const struct session *s, int calls, const struct memory *m
 {
     const struct peer *p = s->peer;
     const double *t = s->times;
-    double median = calls % 2 ? t[calls / 2] : (t[calls / 2 - 1] + t[calls / 2]) / 2;
-    double p99 = t[(int)ceil(0.99 * calls) - 1];
+    double median = samples_median(t, calls), p99 = samples_p99(t, calls);
     printf("{\"name\": \"%s\", \"algo\": \"%s\", \"alloc\": \"%s\", \"ranks\": %d, \"bytes\": %zu, "
            "\"calls\": %d, ",
            p->name, p->algo, p->alloc, p->ranks, s->count * sizeof(float), calls);
@@ -236,7 +223,7 @@ static bool measure_buffer(struct session *s)
     if (!s->peer->greatest(s->peer->self, s->times, (size_t)calls) || !memory_look(s, &memory) ||
         !verify(s, &verdict))
         return false;
-    qsort(s->times, (size_t)calls, sizeof *s->times, compare);
+    samples_sort(s->times, calls);
     if (s->peer->rank == 0)
         print_row(s, calls, &memory, &verdict);
     return true;

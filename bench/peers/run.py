@@ -34,8 +34,9 @@ GLOO = ["new_ring", "new_bcube", "ring", "ring_chunked", "halving_doubling", "bc
 LIMIT_S = 90  # for one measurement
 KEEP = 1.5  # a program this many times slower than its library's best in the first round is not run again
 PACKAGES = {  # what shows that a package is there: a command or a file
-    "openmpi-bin": "mpirun.openmpi", "libopenmpi-dev": "mpicc.openmpi", "mpich": "mpirun.mpich",
-    "libmpich-dev": "mpicc.mpich", "libgloo-dev": "/usr/include/gloo/allreduce.h", "g++": "g++",
+    "openmpi-bin": "mpirun.openmpi", "libopenmpi-dev": "/usr/share/doc/libopenmpi-dev/copyright",
+    "mpich": "mpirun.mpich", "libmpich-dev": "/usr/share/doc/libmpich-dev/copyright",
+    "libgloo-dev": "/usr/include/gloo/allreduce.h", "g++": "g++", "libnng-dev": "/usr/include/nng/nng.h",
 }
 
 
@@ -60,21 +61,24 @@ def install():
             sys.exit(f"{done.stdout}{done.stderr}bench-peers: installation failed")
 
 
-def build(libraries):
+def build(libraries, what="allreduce"):
+    """The programs for all-reduces, messages or calls: the loop, once, and a program of each library around it."""
     PROGRAMS.mkdir(parents=True, exist_ok=True)
     flags = ["-O2", "-Wall", "-Wextra", f"-I{ROOT}"]
     c = ["-std=gnu17", "-D_GNU_SOURCE", *flags]
-    loop = PROGRAMS / "measure.o"
-    commands = [["cc", *c, "-c", HERE / "measure.c", "-o", loop]]
+    loop = [PROGRAMS / f"{name}.o" for name in ["measure", "samples"] + ["message_loop"] * (what != "allreduce")]
+    commands = [["cc", *c, "-c", HERE / f"{part.stem}.c", "-o", part] for part in loop]
     if "hearth" in libraries:
-        commands.append(["cc", *c, f"-I{ROOT}/include", HERE / "hearth_allreduce.c", loop, BUILD / "libhearth.so",
-                         f"-Wl,-rpath,{BUILD}", "-lm", "-o", PROGRAMS / "hearth_allreduce"])
+        commands.append(["cc", *c, f"-I{ROOT}/include", HERE / f"hearth_{what}.c", *loop, BUILD / "libhearth.so",
+                         f"-Wl,-rpath,{BUILD}", "-lm", "-o", PROGRAMS / f"hearth_{what}"])
     for library in {"openmpi", "mpich"} & set(libraries):
-        commands.append([f"mpicc.{library}", *c, HERE / "mpi_allreduce.c", loop, "-lm",
-                         "-o", PROGRAMS / f"{library}_allreduce"])
+        commands.append([f"mpicc.{library}", *c, HERE / f"mpi_{what}.c", *loop, "-lm",
+                         "-o", PROGRAMS / f"{library}_{what}"])
     if "gloo" in libraries:
-        commands.append(["g++", "-std=c++17", *flags, HERE / "gloo_allreduce.cc", loop, "-lgloo", "-pthread",
+        commands.append(["g++", "-std=c++17", *flags, HERE / "gloo_allreduce.cc", *loop, "-lgloo", "-pthread",
                          "-o", PROGRAMS / "gloo_allreduce"])
+    if "nng" in libraries:
+        commands.append(["cc", *c, HERE / "nng_messages.c", *loop, "-lnng", "-lm", "-o", PROGRAMS / "nng_messages"])
     commands.append(["cc", *c, "-shared", "-fPIC", HERE / "cubic.c", "-ldl", "-o", PROGRAMS / "cubic.so"])
     for command in commands:
         if subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL).returncode:
@@ -123,18 +127,32 @@ def variants(transport, libraries):
     return found
 
 
+def mpirun_line(transport, ranks, hook):
+    """How Open MPI is started, up to the program."""
+    line = ["mpirun.openmpi", "-n", ranks]
+    line += ["--oversubscribe"] if ranks > os.cpu_count() else []
+    line += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    if transport == "tcp":
+        line += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+    return [*line, *itertools.chain.from_iterable(("-x", f"{key}={value}") for key, value in hook.items())]
+
+
+def hearth_world(transport, ranks, scratch):
+    world = {"HEARTH_WORLD_SIZE": str(ranks), "HEARTH_TRANSPORT": transport, "HEARTH_PLAIN": "1",  # as the peers
+             "HEARTH_RENDEZVOUS": f"unix:@hearth-bench-{os.getpid()}-{Path(scratch).name}"}
+    return {**world, "HEARTH_BIND": "127.0.0.1"} if transport == "tcp" else world
+
+
+def hook_of(variant):
+    return {"LD_PRELOAD": str(PROGRAMS / "cubic.so")} if variant.congestion else {}
+
+
 def launch(variant, transport, ranks, arguments, scratch):
     """The processes to start: (argument list, environment) each."""
-    hook = {"LD_PRELOAD": str(PROGRAMS / "cubic.so")} if variant.congestion else {}
+    hook = hook_of(variant)
     program = PROGRAMS / f"{variant.library}_allreduce"
     if variant.library == "openmpi":
-        line = ["mpirun.openmpi", "-n", ranks]
-        line += ["--oversubscribe"] if ranks > os.cpu_count() else []
-        line += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        if transport == "tcp":
-            line += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-        line += itertools.chain.from_iterable(("-x", f"{key}={value}") for key, value in hook.items())
-        return [([*line, program, *arguments], {})]
+        return [([*mpirun_line(transport, ranks, hook), program, *arguments], {})]
     if variant.library == "mpich":
         tcp = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"} if transport == "tcp" else {}
         settings = itertools.chain.from_iterable(("-genv", key, value) for key, value in {**tcp, **hook}.items())
@@ -142,10 +160,7 @@ def launch(variant, transport, ranks, arguments, scratch):
     if variant.library == "gloo":
         return [([program, "--algo", variant.algo, "--rank", rank, "--ranks", ranks, "--store", scratch, *arguments],
                  hook) for rank in range(ranks)]
-    world = {"HEARTH_WORLD_SIZE": str(ranks), "HEARTH_TRANSPORT": transport, "HEARTH_PLAIN": "1",  # as the peers
-             "HEARTH_RENDEZVOUS": f"unix:@hearth-bench-{os.getpid()}-{Path(scratch).name}"}
-    if transport == "tcp":
-        world["HEARTH_BIND"] = "127.0.0.1"
+    world = hearth_world(transport, ranks, scratch)
     return [([program, "--alloc", variant.alloc, *arguments], {**world, "HEARTH_RANK": str(rank)})
             for rank in range(ranks)]
 
@@ -165,13 +180,23 @@ class Rounds:
             for case in self.cases:
                 turn = self.turn(case, index)
                 for place, variant in enumerate(turn, 1):
-                    self.progress(f"round {index + 1}/{self.options.rounds}  {case[0]} N={case[1]} "
-                                  f"{report.size_text(case[2])}  {place}/{len(turn)} {variant}")
+                    self.progress(f"round {index + 1}/{self.options.rounds}  {self.label(case)}  "
+                                  f"{place}/{len(turn)} {variant}")
                     self.measure(case, variant)
+
+    def label(self, case):
+        return f"{case[0]} N={case[1]} {report.size_text(case[2])}"
+
+    def variants(self, case):
+        return variants(case[0], self.options.only)
+
+    def commands(self, case, variant, scratch):
+        transport, ranks, count = case
+        return launch(variant, transport, ranks, ["--seconds", self.options.seconds, count], scratch)
 
     def turn(self, case, index):
         """Who runs, in which order: each round another begins; slow forms of a library leave after the first."""
-        found = variants(case[0], self.options.only)
+        found = self.variants(case)
         if index == 0:
             return found
         first = {v: self.rows[case, v][0]["median_us"] for v in found if (case, v) in self.rows}
@@ -183,13 +208,11 @@ class Rounds:
         return kept[shift:] + kept[:shift]
 
     def measure(self, case, variant):
-        transport, ranks, count = case
-        arguments = ["--seconds", self.options.seconds, count]
         with tempfile.TemporaryDirectory(prefix="hearth-peers-") as scratch:
             try:
-                (row,) = children.run(launch(variant, transport, ranks, arguments, scratch), 1, LIMIT_S)
+                (row,) = children.run(self.commands(case, variant, scratch), 1, LIMIT_S)
             except children.Failed as failure:
-                self.failures.append(f"{variant}, {transport}, N={ranks}, {report.size_text(count)}: {failure}")
+                self.failures.append(f"{variant}, {self.label(case)}: {failure}")
                 say(f"  failed: {self.failures[-1]}")
                 return
         self.rows.setdefault((case, variant), []).append(row)
@@ -224,13 +247,14 @@ def first_line(command):
 
 def facts(libraries):
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
-    packages = {"openmpi": ["openmpi-bin"], "mpich": ["mpich", "libucx0"], "gloo": ["libgloo-dev"]}
+    packages = {"openmpi": ["openmpi-bin"], "mpich": ["mpich", "libucx0"], "gloo": ["libgloo-dev"],
+                "nng": ["libnng-dev"]}
     versions = {"hearth": first_line([BUILD / "hearth", "--version"]).split()[-1]} if "hearth" in libraries else {}
     for library in libraries:
         for package in packages.get(library, []):
             versions[package] = first_line(["dpkg-query", "-W", "-f", "${Version}", package])
     return {
-        "command": shlex.join(["bench/peers/run.py", *sys.argv[1:]]),
+        "command": shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "machine": {"cpu": cpu.group(1) if cpu else platform.machine(), "cores": os.cpu_count(),
                     "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
