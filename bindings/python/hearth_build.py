@@ -27,6 +27,7 @@ TREE = HERE / "tree" if (HERE / "tree").exists() else HERE.parents[1]
 TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "helper", "bindings/torch")
 HELPER = "hearth-mdns"  # beside the library, which looks for it there; left out where avahi-core is missing
 PACKAGE_FILES = ("pyproject.toml", "README.md", "hearth_build.py", "hearth")
+ENTRY_POINTS = "[torch.distributed.backends]\nhearth = hearth.torch._backend:register\n"  # the newest torch looks there
 SUFFIXES = {".py", ".toml", ".md", ".typed", ".c", ".cc", ".h", ".inc", ".cmake", ".in", ".txt", ""}  # of sources
 
 
@@ -163,6 +164,7 @@ def write_wheel(wheel_directory, name_tag, members):
     """members: {name: bytes}. Its name."""
     info = info_directory()
     members = {**members, f"{info}/METADATA": metadata().encode(), f"{info}/LICENSE": (TREE / "LICENSE").read_bytes(),
+               f"{info}/entry_points.txt": ENTRY_POINTS.encode(),
                f"{info}/WHEEL": (f"Wheel-Version: 1.0\nGenerator: hearth_build\nRoot-Is-Purelib: false\n"
                                  f"Tag: {name_tag}\n").encode()}
     record = ""
@@ -202,6 +204,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     info = Path(metadata_directory) / info_directory()
     info.mkdir()
     (info / "METADATA").write_text(metadata())
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
     return info.name
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/python.md and training.md show is so: examples behind >>> are run, others are at least Python, and every name exists."""
+"""What docs/python.md, training.md and compression.md show is so: examples behind >>> are run, others are at least Python, and every name exists."""
 
 import ast
 import doctest
@@ -12,12 +12,13 @@ import hearth
 
 PAGE = (SOURCE / "docs/python.md").read_text()
 TRAINING = (SOURCE / "docs/training.md").read_text()
+COMPRESSION = (SOURCE / "docs/compression.md").read_text()
 
 
 class Page(Watched):
     def test_examples(self):
         runner, said = doctest.DocTestRunner(), []
-        for name, page in (("python.md", PAGE), ("training.md", TRAINING)):
+        for name, page in (("python.md", PAGE), ("training.md", TRAINING), ("compression.md", COMPRESSION)):
             runner.run(doctest.DocTestParser().get_doctest(page, {}, name, f"docs/{name}", 0), out=said.append)
         failed, tried = runner.summarize(verbose=False)
         self.assertEqual(failed, 0, "".join(said))

@@ -13,7 +13,7 @@ from members import Watched
 from places import SOURCE
 
 import hearth
-from hearth import _buffers, _calls, _errors, _home, _library, _nodes
+from hearth import _buffers, _calls, _errors, _home, _library, _messages, _nodes
 
 HEADER = (SOURCE / "include/hearth.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
@@ -23,7 +23,11 @@ MESSAGES = {
     "const char *": "s", "char *": "p", "void *": "p", "const void *": "p", "int *": "I", "size_t *": "N",
     "uint64_t *": "V", "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
     "struct hearth_compressor_config *": "K", "struct hearth_tensor *": "T", "struct hearth_compressor_stats *": "S",
+    "struct hearth_codec_functions *": "F",
     "struct hearth_tuning *": "G", "struct hearth_member *": "M", "struct hearth_event *": "E",
+    "struct hearth_received *": "R", "struct hearth_iovec *": "W", "struct hearth_message *": "p",
+    "struct hearth_message **": "P", "struct hearth_rpc_limits *": "L",
+    "struct hearth_memory *": "D",
 }
 
 
@@ -75,14 +79,16 @@ def enums():
 
 STRUCTS = {"hearth_tuning": _library.Tuning, "hearth_config": _library.Config, "hearth_opts": _library.Opts, "hearth_tensor": _library.Tensor,
            "hearth_compressor_config": _library.CompressorConfig, "hearth_compressor_stats": _library.CompressorStats,
-           "hearth_member": _library.MemberStruct, "hearth_event": _library.EventStruct}
+           "hearth_codec_call": _library.CodecCall, "hearth_codec_functions": _library.CodecFunctions,
+           "hearth_member": _library.MemberStruct, "hearth_event": _library.EventStruct,
+           "hearth_received": _library.Received, "hearth_iovec": _library.Iovec, "hearth_message": _library.MessageStruct,
+           "hearth_rpc_limits": _library.RpcLimits,
+           "hearth_memory": _library.Memory}
 
 
 class Signatures(Watched):
     def test_every_function_of_the_header_with_its_types(self):
-        ours = {**_library.FUNCTIONS, **_library.COLLECTIVES,
-                **{f"{name}_nb": form + " P" for name, form in _library.COLLECTIVES.items()}}
-        theirs = functions()
+        ours, theirs = _library.forms(), functions()
         self.assertGreater(len(theirs), 80)
         self.assertEqual({name: ours.get(name) for name in theirs}, theirs)
         self.assertEqual(set(ours) - set(theirs), set())
@@ -117,14 +123,20 @@ class Signatures(Watched):
     def test_numbers_of_the_header(self):
         theirs = enums()
         prefixes = {"hearth_dtype": "HEARTH_", "hearth_op": "HEARTH_OP_", "hearth_algo": "HEARTH_ALGO_",
-                    "hearth_log_level": "HEARTH_LOG_", "hearth_flag": "HEARTH_FLAG_", "hearth_event_kind": "HEARTH_EVENT_"}
+                    "hearth_log_level": "HEARTH_LOG_", "hearth_flag": "HEARTH_FLAG_", "hearth_event_kind": "HEARTH_EVENT_",
+                    "hearth_priority": "HEARTH_PRIORITY_"}
         lower = {name: {label.removeprefix(prefix).lower(): value for label, value in theirs[name].items()}
                  for name, prefix in prefixes.items()}
         self.assertEqual(_buffers.DTYPES, lower["hearth_dtype"])
         self.assertEqual(_calls.OPS, lower["hearth_op"])
         self.assertEqual(_calls.ALGOS, lower["hearth_algo"])
         self.assertEqual(_nodes.LEVELS, lower["hearth_log_level"])
-        self.assertEqual({"restore": _calls.RESTORE, "rank_order": _calls.RANK_ORDER}, lower["hearth_flag"])
+        self.assertEqual({"restore": _calls.RESTORE, "rank_order": _calls.RANK_ORDER, "sync_send": _messages.SYNC_SEND},
+                         lower["hearth_flag"])
+        self.assertEqual(_messages.PRIORITIES, lower["hearth_priority"])
+        self.assertIn(f"#define HEARTH_ANY_RANK ({hearth.ANY_RANK})", CODE)
+        self.assertRegex(CODE, r"#define HEARTH_ANY_TAG +UINT64_MAX\b")
+        self.assertEqual(hearth.ANY_TAG, ctypes.c_uint64(-1).value)
         self.assertEqual({name: value for value, name in _home.EVENTS.items()}, lower["hearth_event_kind"])
         statuses = {value for value in theirs["hearth_status"].values() if value < 0}
         self.assertEqual(set(_errors.CLASSES), statuses)
@@ -145,6 +157,17 @@ class Signatures(Watched):
             for method in (name, f"{name}_nb"):
                 self.assertTrue(callable(getattr(hearth.Group, method)), method)
                 self.assertTrue(getattr(hearth.Group, method).__doc__, method)
+
+    def test_every_message_is_a_method_in_both_forms(self):
+        for name in ("send", "recv", "sendv", "recvv", "recv_message"):
+            self.assertIn({"recv_message": "message_recv"}.get(name, name), _library.MESSAGES)
+            for method in (name, f"{name}_nb"):
+                self.assertTrue(getattr(hearth.Group, method).__doc__, method)
+
+    def test_fates_have_names(self):
+        for label, value in enums()["hearth_fate"].items():
+            name = label[len("HEARTH_FATE_"):].lower()
+            self.assertEqual(_errors.make(-301, "", fate=value).fate, name)
 
     def test_exceptions_are_grouped_as_in_c(self):
         groups = {1: hearth.ArgumentError, 2: hearth.OperationError, 3: hearth.PeerError, 4: hearth.GroupError,

@@ -131,8 +131,11 @@ class Backend(Scratch):
                        if path.suffix in (".py", ".typed")}
             programs = {f"hearth/lib/{name}" for name in (hearth_build.library_name(), hearth_build.HELPER)}
             self.assertEqual(names, modules | programs |
-                             {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "LICENSE")})
-            self.assertEqual(archive.namelist()[-4:], sorted(names)[:4])  # what describes it stands last
+                             {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "LICENSE",
+                                                            "entry_points.txt")})
+            self.assertEqual(archive.namelist()[-5:], sorted(names)[:5])  # what describes it stands last
+            self.assertEqual(archive.read(f"{info}/entry_points.txt").decode().splitlines(),
+                             ["[torch.distributed.backends]", "hearth = hearth.torch._backend:register"])
             metadata = archive.read(f"{info}/METADATA").decode()
             self.assertIn(f"Name: hearth\nVersion: {hearth_build.version()}\n", metadata)
             self.assertIn(f"Tag: py3-none-{platform}\n", archive.read(f"{info}/WHEEL").decode())

@@ -108,6 +108,38 @@ def view(thing: Any, writable: bool = True, what: str = "target") -> View:
     return reader(thing, writable, what)
 
 
+def raw(thing: Any, writable: bool = True, what: str = "target") -> View:
+    """As view, but elements may be of any type: bytes, where Hearth has none for them.
+
+    >>> from array import array
+    >>> from hearth._buffers import raw
+    >>> raw(array("h", [1, 2])).count
+    4
+    """
+    try:
+        return view(thing, writable, what)
+    except Unsupported:
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(thing, torch.Tensor):
+            return _tensor_bytes(thing, torch, writable, what)
+        try:
+            memory = memoryview(thing)
+        except (TypeError, ValueError, BufferError):
+            memory = None
+        if memory is None or "O" in memory.format:  # references to objects mean nothing elsewhere
+            raise
+    if not memory.c_contiguous:
+        raise _not_contiguous(what)
+    if memory.readonly and writable:
+        raise _read_only(what, thing)
+    return View(_address_read_only(memory), memory.nbytes, U8, memory)
+
+
+def bytes_at(address: int, length: int) -> bytes:
+    """A copy of memory that C owns."""
+    return _make_bytes(address, length) if length else b""
+
+
 def _reader_of(thing, kind, what):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(thing, getattr(torch, "Tensor", ())):
@@ -145,6 +177,8 @@ _get_buffer = ctypes.pythonapi.PyObject_GetBuffer
 _get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
 _release_buffer = ctypes.pythonapi.PyBuffer_Release
 _release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
+_make_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_make_bytes.argtypes, _make_bytes.restype = [ctypes.c_void_p, ctypes.c_ssize_t], ctypes.py_object
 _byte = ctypes.c_char
 _address_of = ctypes.addressof
 
@@ -217,6 +251,15 @@ def _tensor(thing, writable, what):
         stage = Stage(thing, torch, writable)
         return View(stage.host.data_ptr(), thing.numel(), found[0], stage, shape, found[1], stage)
     return View(thing.data_ptr(), thing.numel(), found[0], thing, shape, found[1])
+
+
+def _tensor_bytes(thing, torch, writable, what):
+    """A tensor of a type that Hearth has none for."""
+    if thing.layout is not torch.strided or thing.is_conj() or thing.is_neg():
+        raise Unsupported(f"{what} is a lazy or {thing.layout} tensor; it takes dense ones: call .to_dense()")
+    if not thing.is_contiguous():
+        raise _not_contiguous(what)
+    return _tensor(thing.detach().reshape(-1).view(torch.uint8), writable, what)
 
 
 def _torch_type(dtype, what):

@@ -14,7 +14,7 @@ from typing import Any, Optional, Sequence
 from . import _errors, _handles
 from ._buffers import F32, F64, NAMES, SIZES, counts_of, same_count, same_type, view
 from ._errors import Invalid, Unsupported
-from ._futures import Future, Operation, milliseconds
+from ._futures import Future, Late, Operation, milliseconds
 from ._handles import SLICE_MS, interruptible
 from ._library import Opts, lib
 
@@ -68,8 +68,8 @@ def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, rank_orde
 
 def opts_of(options):
     """struct hearth_opts of the options of a call; None if there are none."""
-    if not options:
-        return None
+    if not options or isinstance(options, Opts):
+        return options or None
     for name in options:
         if name not in OPTIONS:
             raise unknown_keyword(name, OPTIONS, "a collective")
@@ -90,6 +90,7 @@ def run(handle, call, options):
     request is freed, and then no buffer is in use."""
     function, arguments, views, result = call
     opts = opts_of(options) if options else None
+    late = result if isinstance(result, Late) else None
     request = _pointer()
     users = handle.users
     users.append(None)
@@ -108,16 +109,19 @@ def run(handle, call, options):
         status = _wait(address, SLICE_MS)
         while status == _PENDING:
             if handle.closing:  # the closing thread ends it, like all other pending ones
-                handle.adopt(Operation(handle, views, None, request)).begun()
+                handle.adopt(Operation(handle, views, late, request)).begun()
                 request = _pointer()
                 raise handle.closed()
             status = _wait(address, SLICE_MS)
         if status:
-            raise _errors.make(status, lib.request_error(address).decode(errors="replace"), handle.rank,
-                               lib.request_error_rank(address), lib.request_error_reason(address))
+            raise _errors.of_request(status, address, handle.rank)
+        if late is not None:
+            result = late.take()
     finally:
         if request.value:
             _free(request.value)
+            if late is not None:
+                late.end()
         users.pop()
     for each in views:
         if each.stage is not None:

@@ -17,10 +17,23 @@ _PENDING, _CLOSED = _errors.PENDING, _errors.Closed.status
 _TAKES = "it takes seconds, 0 or more, or None for the default"
 
 
+class Late:
+    """A result that C writes when the operation succeeds."""
+
+    __slots__ = ()
+
+    def take(self):
+        """What the user gets, without a trace of C. Several threads may do it at once."""
+        raise NotImplementedError
+
+    def end(self):
+        """Frees what C has written, if it has. The operation has ended, and no thread uses it."""
+
+
 class Operation(Handle):
     """A request of C, with all that must live as long. Its future may be gone long before."""
 
-    __slots__ = ("request", "result", "status", "text", "peer", "reason", "descriptor")
+    __slots__ = ("request", "result", "late", "status", "text", "peer", "reason", "fate", "descriptor")
     what = "operation"
     free = lib.request_close
 
@@ -34,8 +47,9 @@ class Operation(Handle):
         self.request = request
         self.keep = views
         self.result = result
+        self.late = result if isinstance(result, Late) else None
         self.status = None
-        self.text, self.peer, self.reason = "", -1, 0
+        self.text, self.peer, self.reason, self.fate = "", -1, 0, 0
         self.descriptor = None
 
     def begun(self):
@@ -48,14 +62,18 @@ class Operation(Handle):
         """It has ended. The status is set last: a thread that sees it sees all."""
         if status == _errors.Forked.status:  # the request is the parent process's
             self.text = lib.status_text(status).decode()
+            self.late = None
         elif status < 0:
             self.text = lib.request_error(self.address).decode(errors="replace")
             self.peer = lib.request_error_rank(self.address)
             self.reason = lib.request_error_reason(self.address)
+            self.fate = lib.request_error_fate(self.address)
         else:
             for view in self.keep:
                 if view.stage is not None:
                     view.stage.after()
+            if self.late is not None:
+                self.result = self.late.take()
         self.status = status
         self.keep = ()
 
@@ -110,7 +128,7 @@ class Operation(Handle):
         self.tidy()
 
     def error(self):
-        return _errors.make(self.status, self.text, self.rank, self.peer, self.reason)
+        return _errors.make(self.status, self.text, self.rank, self.peer, self.reason, self.fate)
 
     def tidy(self):
         """Frees the request when it has ended and is not in use; a descriptor that was handed out lives on."""
@@ -139,14 +157,26 @@ class Operation(Handle):
         finally:
             parent.users.pop()
 
-    def settle_last(self):
-        if self.status is not None:
+    def free_now(self):
+        try:
+            self.lives.pop()
+        except IndexError:
             return
-        status = lib.request_test(self.address)
-        if status == _PENDING:
-            self.settle_closed()
-        else:
-            self.settle(status)
+        lib.request_close(self.address)
+        if self.late is not None and not self.parent.forked():
+            self.late.end()
+
+    def settle_last(self):
+        if self.status is None:
+            if self.late is not None:  # C must not write a result that nobody takes any more
+                lib.request_cancel(self.address)
+            status = lib.request_test(self.address)
+            if status == _PENDING or self.late is not None and status == _errors.Cancelled.status:
+                self.settle_closed()
+            else:
+                self.settle(status)
+        if self.late is not None:
+            self.late.end()
 
 
 def milliseconds(seconds, what="timeout"):
@@ -240,7 +270,7 @@ class Future:
         return operation.error()
 
     def cancel(self) -> bool:
-        """Ends the operation for all members (they get hearth.Aborted). False: it had ended before."""
+        """Ends the operation, a collective for all members (they get hearth.Aborted). False: it had ended before."""
         if self.done():
             return False
         self._operation.cancel()

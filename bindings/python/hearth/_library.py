@@ -39,11 +39,19 @@ class Config(ctypes.Structure):
     ]
 
 
+class Memory(ctypes.Structure):
+    """struct hearth_memory; the functions as addresses."""
+
+    _fields_ = [("size", c_size_t), ("arg", c_void_p), ("copy_in", c_void_p), ("copy_out", c_void_p),
+                ("wait", c_void_p)]
+
+
 class Opts(ctypes.Structure):
     """struct hearth_opts."""
 
     _fields_ = [("size", c_size_t), ("timeout_ms", c_int64), ("tag", c_uint64), ("weight", c_double),
-                ("flags", c_uint32), ("algo", c_int), ("codec", c_char_p), ("done", c_void_p), ("done_arg", c_void_p)]
+                ("flags", c_uint32), ("algo", c_int), ("codec", c_char_p), ("done", c_void_p), ("done_arg", c_void_p),
+                ("priority", c_int), ("dtype", c_int), ("memory", POINTER(Memory))]
 
 
 class CompressorConfig(ctypes.Structure):
@@ -82,15 +90,62 @@ class EventStruct(ctypes.Structure):
                 ("text", ctypes.c_char * 256)]
 
 
+class Received(ctypes.Structure):
+    """struct hearth_received."""
+
+    _fields_ = [("size", c_size_t), ("rank", c_int), ("tag", c_uint64), ("len", c_size_t)]
+
+
+class Iovec(ctypes.Structure):
+    """struct hearth_iovec."""
+
+    _fields_ = [("data", c_void_p), ("len", c_size_t)]
+
+
+class MessageStruct(ctypes.Structure):
+    """struct hearth_message."""
+
+    _fields_ = [("size", c_size_t), ("data", c_void_p), ("len", c_size_t), ("rank", c_int), ("tag", c_uint64)]
+
+
+class RpcLimits(ctypes.Structure):
+    """struct hearth_rpc_limits."""
+
+    _fields_ = [("size", c_size_t), ("request_max", c_size_t), ("reply_max", c_size_t), ("running", c_uint32),
+                ("waiting", c_uint32)]
+
+
 LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)  # hearth_log_fn
+HANDLER = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)  # hearth_rpc_fn
+
+
+class CodecCall(ctypes.Structure):
+    """struct hearth_codec_call."""
+
+    _fields_ = [("size", c_size_t), ("parameters", c_char_p), ("count", c_size_t), ("key", c_uint64)]
+
+
+# hearth_codec_check_fn and so on
+CODEC_CHECK = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p)
+CODEC_BOUND = ctypes.CFUNCTYPE(c_size_t, c_void_p, POINTER(CodecCall))
+CODEC_ENCODE = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(CodecCall), c_void_p, c_void_p, c_size_t, POINTER(c_size_t))
+CODEC_DECODE = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(CodecCall), c_void_p, c_size_t, c_void_p)
+
+
+class CodecFunctions(ctypes.Structure):
+    """struct hearth_codec_functions."""
+
+    _fields_ = [("size", c_size_t), ("arg", c_void_p), ("check", CODEC_CHECK), ("bound", CODEC_BOUND),
+                ("encode", CODEC_ENCODE), ("decode", CODEC_DECODE)]
 
 # One message for each type of the header. Handles and buffers are addresses.
 TYPES = {
     "-": None, "i": c_int, "u": c_uint32, "U": c_uint64, "l": c_int64, "n": c_size_t, "f": c_double, "s": c_char_p,
     "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
     "O": POINTER(Opts), "K": POINTER(CompressorConfig), "T": POINTER(Tensor), "S": POINTER(CompressorStats),
-    "V": POINTER(c_uint64),
-    "G": POINTER(Tuning), "M": POINTER(MemberStruct), "E": POINTER(EventStruct),
+    "V": POINTER(c_uint64), "F": POINTER(CodecFunctions),
+    "G": POINTER(Tuning), "M": POINTER(MemberStruct), "E": POINTER(EventStruct), "R": POINTER(Received),
+    "W": POINTER(Iovec), "L": POINTER(RpcLimits), "D": POINTER(Memory),
 }
 
 # Result and parameters of each function; a test compares them with the header.
@@ -99,6 +154,7 @@ FUNCTIONS = {
     "version_string": "s",
     "status_scope": "i i", "status_name": "s i", "status_text": "s i",
     "error_text": "s", "error_rank": "i", "error_reason": "i", "reason_name": "s i",
+    "error_fate": "i", "fate_name": "s i",
     "dtype_size": "n i", "dtype_name": "s i", "dtype_parse": "i s I",
     "op_name": "s i", "op_parse": "i s I",
     "algo_name": "s i", "algo_parse": "i s I",
@@ -109,15 +165,19 @@ FUNCTIONS = {
     "mem_alloc": "p p n", "mem_free": "- p p",
     "group_rank": "i p", "group_size": "i p", "group_split": "i p i i O P", "group_close": "- p",
     "group_form": "i p s i O P", "group_reform": "i P O", "group_adapt": "i p O", "group_member": "i p i M",
+    "memory_init_sized": "- D n", "group_set_memory": "i p D",
     "group_same": "i p p n O I", "group_traffic": "i p V V",
     "opts_init_sized": "- O n",
     "request_test": "i p", "request_wait": "i p l", "request_wait_all": "i P n l", "request_wait_any": "i P n l N",
     "request_cancel": "i p", "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p",
-    "request_error_reason": "i p",
-    "request_close": "- p",
+    "request_error_reason": "i p", "request_error_fate": "i p", "request_close": "- p",
+    "probe": "i p i U O R", "message_free": "- p",
+    "rpc_limits_init_sized": "- L n", "rpc_register": "i p s p p L", "rpc_reply": "i p p n", "rpc_fail": "i p s",
+    "rpc_group": "p p", "rpc_rank": "i p", "rpc_time_left": "l p",
     "tensor_init_sized": "- T n",
     "codec_check": "i s", "codec_bound": "n s n i", "codec_compress": "i s U p n i p p n N",
     "codec_decompress": "i p n p n i",
+    "codec_functions_init_sized": "- F n", "codec_register": "i s F",
     "compressor_config_init_sized": "- K n", "compressor_open": "i p K P", "compressor_close": "- p",
     "compressor_add_rule": "i p s s", "compressor_reset": "i p s", "compressor_scale": "i p f",
     "compressor_save": "l p p n", "compressor_load": "i p p n", "compressor_stats": "i p s S",
@@ -135,6 +195,12 @@ COLLECTIVES = {
     "scatter": "i p p p n i i O", "scatterv": "i p p N p n i i O", "all_to_all": "i p p p n i O",
     "all_to_allv": "i p p N p N i O", "scan": "i p p p n i i O", "exclusive_scan": "i p p p n i i O",
     "barrier": "i p O", "all_reduce_compressed": "i p p n i i s p O", "compressor_all_reduce": "i p T i O",
+}
+
+# Messages: they have non-blocking forms as well.
+MESSAGES = {
+    "send": "i p i U p n O", "recv": "i p i U p n O R", "sendv": "i p i U W n O", "recvv": "i p i U W n O R",
+    "message_recv": "i p i U O P", "rpc_call": "i p i s p n O P",
 }
 
 
@@ -159,10 +225,15 @@ def places():
     return [str(path) for path in found if path.exists()] + [soname()]
 
 
+def forms():
+    """Result and parameters of all functions."""
+    both = {**COLLECTIVES, **MESSAGES}
+    return {**FUNCTIONS, **both, **{f"{name}_nb": form + " P" for name, form in both.items()}}
+
+
 def declare(library):
     """Gives every function its types, and takes the prefix off its name."""
-    forms = {**FUNCTIONS, **COLLECTIVES, **{f"{name}_nb": form + " P" for name, form in COLLECTIVES.items()}}
-    for name, form in forms.items():
+    for name, form in forms().items():
         function = getattr(library, f"hearth_{name}")
         result, *parameters = (TYPES[message] for message in form.split())
         function.restype, function.argtypes = result, parameters

@@ -15,6 +15,8 @@ from ._futures import milliseconds, slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._home import Event, FormedHandle, Member, event_of, member_of
 from ._library import LOG, Config, Tuning, lib
+from ._messages import Messages
+from ._rpc import Calls, Handlers
 
 LEVELS = {"error": 1, "warn": 2, "info": 3, "debug": 4}
 _HIDDEN = ("size", "log_arg", "tuning", "environment")
@@ -132,7 +134,7 @@ def open(**config: Any) -> "Node":
 
     def join():
         _errors.check(lib.node_open(settings, ctypes.byref(address)))
-        return Node(address.value, log, settings.peer_timeout_ms / 1000)
+        return Node(address.value, log, settings)
 
     return interruptible(join, unwanted=lambda node: node.close())
 
@@ -153,10 +155,10 @@ def open_local(count: int, **config: Any) -> "List[Node]":
         raise Invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
     addresses = (ctypes.c_void_p * count)()
     _errors.check(lib.node_open_local(settings, count, addresses))
-    return [Node(address, log, settings.peer_timeout_ms / 1000) for address in addresses]
+    return [Node(address, log, settings) for address in addresses]
 
 
-class Node(Owner):
+class Node(Handlers, Owner):
     """One member of a cluster, as hearth.open() returns it. Its world is the group of all members.
 
     >>> import hearth
@@ -168,19 +170,21 @@ class Node(Owner):
     (of multiprocessing, of a DataLoader) it is unusable and harmless.
     """
 
-    __slots__ = ("_handle", "_world_handle", "_world", "_patience", "_interrupts", "rank", "size", "__weakref__")
+    __slots__ = ("_handle", "_world_handle", "_world", "_patience", "_op_timeout", "_interrupts", "_groups", "rank",
+                 "size", "__weakref__")
 
-    def __init__(self, address, log, patience):
+    def __init__(self, address, log, settings):
         world = lib.node_world(address)
         self.rank = lib.group_rank(world)
         self.size = lib.group_size(world)
         self._handle = Handle("node", None, address, lib.node_close, self.rank)
-        self._handle.keep = log
+        self._handle.keep = [("", log)]  # what C calls: the log function, and handlers by name
         self._handle.rouse = lib.node_interrupt
         self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
         self._world = None
-        self._patience = patience
+        self._patience, self._op_timeout = settings.peer_timeout_ms / 1000, settings.op_timeout_ms / 1000
         self._interrupts = 0  # by interrupt(), ever
+        self._groups = []  # weak references to its groups
         NODES.add(self._handle)
 
     def __repr__(self):
@@ -337,8 +341,8 @@ class Node(Owner):
         super().close()
 
 
-class Group(Collectives, Owner):
-    """The members that take part in collectives, in the order of their ranks.
+class Group(Collectives, Messages, Calls, Owner):
+    """The members that take part in collectives and send each other messages, in the order of their ranks.
 
     Every collective is called by all members, in the same order, with the same counts and types; each has a form that
     ends in _nb, returns a Future at once, and lets computation go on meanwhile. Buffers are numpy arrays, torch
@@ -369,6 +373,7 @@ class Group(Collectives, Owner):
         self._handle = handle
         self.rank = handle.rank
         self.size = size
+        node._groups.append(weakref.ref(self, node._groups.remove))
 
     def __repr__(self):
         return f"<hearth.Group rank {self.rank} of {self.size}{', closed' if self._handle.closing else ''}>"
