@@ -73,14 +73,6 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>> &lists
     return all;
 }
 
-[[noreturn]] void refuse_point_to_point(const char *name)
-{
-    refuse_unsupported(
-        std::string(name) +
-        ": Hearth has no point-to-point messages yet; use a collective (broadcast, all_to_all), or "
-        "a second group: dist.new_group(backend=\"gloo\")");
-}
-
 } // namespace
 
 /* ---- life ---- */
@@ -129,15 +121,22 @@ const std::string ProcessGroupHearth::getBackendName() const
 
 /* ---- starting ---- */
 
-ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch(Task task, milliseconds timeout, const Start &start)
+milliseconds ProcessGroupHearth::timeout_of(milliseconds timeout) const
+{
+    milliseconds asked = timeout >= milliseconds(0) ? timeout : timeout_; /* kUnsetTimeout is negative */
+    return std::min(asked, TIMEOUT_MAX);
+}
+
+ProcessGroupHearth::HearthWorkPtr ProcessGroupHearth::launch(Task task, milliseconds timeout,
+                                                             const Start &start)
 {
     auto work = c10::make_intrusive<HearthWork>(crew_, std::move(task), rank_);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    milliseconds asked = timeout >= milliseconds(0) ? timeout : timeout_; /* kUnsetTimeout is negative */
-    opts.timeout_ms = std::min(asked, TIMEOUT_MAX).count();
+    opts.timeout_ms = timeout_of(timeout).count();
     opts.done = HearthWork::ended;
     opts.done_arg = work.get();
+    opts.memory = work->task().memory.of(work->task().source, work->task().target);
     crew_->enter(work);
     hearth_request *request = nullptr;
     int status = start(work->task(), &opts, &request);
@@ -146,7 +145,8 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch(Task task, milliseconds t
         crew_->leave(*work);
         raise(failure);
     }
-    sequence_++;
+    if (work->task().collective)
+        sequence_++;
     work->started(request);
     return work;
 }
@@ -481,13 +481,7 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::barrier(const c10d::BarrierOptio
     });
 }
 
-/* Every barrier of Hearth names whom it waited for in vain. */
-void ProcessGroupHearth::monitoredBarrier(const c10d::BarrierOptions &opts, bool)
-{
-    barrier(opts)->wait();
-}
-
-/* Each member counts what it has started; they agree if all have called the same. */
+/* Each member counts the collectives that it has started; they agree if all have called the same. */
 void ProcessGroupHearth::setSequenceNumberForGroup()
 {
     sequence_ = 0;
@@ -496,21 +490,6 @@ void ProcessGroupHearth::setSequenceNumberForGroup()
 uint64_t ProcessGroupHearth::getSequenceNumberForGroup()
 {
     return sequence_;
-}
-
-ProcessGroupHearth::WorkPtr ProcessGroupHearth::send(Tensors &, int, int)
-{
-    refuse_point_to_point("send");
-}
-
-ProcessGroupHearth::WorkPtr ProcessGroupHearth::recv(Tensors &, int, int)
-{
-    refuse_point_to_point("recv");
-}
-
-ProcessGroupHearth::WorkPtr ProcessGroupHearth::recvAnysource(Tensors &, int)
-{
-    refuse_point_to_point("recv");
 }
 
 } // namespace hearth_torch

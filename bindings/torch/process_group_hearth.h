@@ -19,11 +19,12 @@ namespace hearth_torch
 {
 
 /* Each process group is a node of its own, which it closes. Members call the same collectives in the same
- * order. Point-to-point calls are refused: Hearth has none yet. */
+ * order; messages between two of them are ordered by tag. */
 class ProcessGroupHearth : public c10d::ProcessGroup
 {
   public:
     using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+    using milliseconds = std::chrono::milliseconds;
     using Tensors = std::vector<at::Tensor>;
 
     struct Settings {
@@ -76,7 +77,13 @@ class ProcessGroupHearth : public c10d::ProcessGroup
     /* Calls hearth_*_nb with the options and the place for the request that it is given. */
     using Start = std::function<int(const Task &task, const hearth_opts *opts, hearth_request **request)>;
 
-    WorkPtr launch(Task task, std::chrono::milliseconds timeout, const Start &start);
+    using HearthWorkPtr = c10::intrusive_ptr<HearthWork>;
+
+    HearthWorkPtr launch(Task task, std::chrono::milliseconds timeout, const Start &start);
+    milliseconds timeout_of(milliseconds timeout) const;
+    /* What they move are the inputs of the task. */
+    HearthWorkPtr launch_send(Task task, int to, uint64_t tag, milliseconds timeout);
+    HearthWorkPtr launch_recv(Task task, int from, uint64_t tag, milliseconds timeout);
     WorkPtr launch_all_gather(Task task, std::chrono::milliseconds timeout);
     WorkPtr launch_reduce_scatter(Task task, Reduction reduction, std::chrono::milliseconds timeout);
     WorkPtr launch_all_to_all(Task task, std::chrono::milliseconds timeout);
@@ -89,6 +96,7 @@ class ProcessGroupHearth : public c10d::ProcessGroup
     hearth_group *const group_;
     const std::shared_ptr<Crew> crew_;
     std::atomic<uint64_t> sequence_{0};
+    std::atomic<uint64_t> monitored_{0}; /* monitored barriers so far: they have tags of their own */
     std::atomic<bool> closed_{false};
 };
 

@@ -122,6 +122,20 @@ int check_root(const char *name, int64_t root, int size)
     return static_cast<int>(root);
 }
 
+void check_peer(const char *name, int rank, int size)
+{
+    if (rank < 0 || rank >= size)
+        refuse(std::string(name) + ": invalid rank: " + to_string(rank) + " (the group has " +
+               to_string(size) + ")");
+}
+
+uint64_t check_tag(const char *name, int tag)
+{
+    if (tag < 0)
+        refuse(std::string(name) + ": Tag must be nonnegative: " + to_string(tag));
+    return static_cast<uint64_t>(tag);
+}
+
 void check_gathered(const char *name, const std::vector<Tensors> &outputs, const Tensors &inputs, int rank,
                     int size)
 {

@@ -25,6 +25,9 @@ void check_single(const char *name, const Tensors &tensors, const char *what);
 void check_coalesced(const char *name, const Tensors &tensors);
 
 int check_root(const char *name, int64_t root, int size);
+/* Of a message: the other member, and the tag. */
+void check_peer(const char *name, int rank, int size);
+uint64_t check_tag(const char *name, int tag);
 
 /* Lists with `size` tensors for each of the inputs: like inputs[0], and like it in shape if there are several
  * inputs. Of one input only the list's own tensor, at `rank`, has its shape: members may give differently

@@ -98,8 +98,6 @@ void Crew::run()
         }
         auto work = std::move(landing_.front());
         landing_.pop_front();
-        if (idle_ == 0 && threads_ < THREADS_MAX && work->has_future())
-            (void)start_thread(); /* without a spare only works that wait for works are in danger */
         lock.unlock();
         work->land_if_ended();
         work.reset();
@@ -107,6 +105,15 @@ void Crew::run()
     }
     threads_--;
     changed_.notify_all();
+}
+
+void Crew::make_spare()
+{
+    if (crew_of_thread != this)
+        return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_ == 0 && threads_ < THREADS_MAX)
+        (void)start_thread(); /* without a spare only works that wait for works are in danger */
 }
 
 void Crew::cancel_all(std::unique_lock<std::mutex> &lock)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors as stretches of host memory. */
+/* Tensors as stretches of memory, and how Hearth's copier reaches them. */
 #include "torch_staging.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "torch_failure.h"
 
@@ -23,32 +26,12 @@ bool is_dense(const at::Tensor &tensor)
     return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-/* A part of a copy, seen as the tensor that it stands for. */
-at::Tensor part_of_copy(const at::Tensor &tensor, char *data)
+/* Addresses of spans that are apart: of no memory, so that a mistake is a fault and not a wrong byte. */
+char *address_for(size_t bytes)
 {
-    return at::from_blob(data, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
-}
-
-void take(const at::Tensor &tensor, char *data)
-{
-    if (is_dense(tensor))
-        memcpy(data, tensor.data_ptr(), tensor.nbytes());
-    else
-        part_of_copy(tensor, data).copy_(tensor);
-}
-
-/* CUDA is written after the manual and has not been run yet: the copy goes over the device's current stream
- * and has ended when this returns. */
-void give(const at::Tensor &tensor, char *data)
-{
-    if (is_dense(tensor)) {
-        memcpy(tensor.data_ptr(), data, tensor.nbytes());
-        return;
-    }
-    c10::OptionalDeviceGuard guard;
-    if (tensor.is_cuda())
-        guard.reset_device(tensor.device());
-    const_cast<at::Tensor &>(tensor).copy_(part_of_copy(tensor, data));
+    static std::atomic<uintptr_t> next{uintptr_t(1) << 62};
+    size_t room = (bytes / ALIGNMENT + 2) * ALIGNMENT;
+    return reinterpret_cast<char *>(next.fetch_add(room));
 }
 
 const char *op_text(c10d::ReduceOp::RedOpType op)
@@ -150,14 +133,24 @@ bool dtype_of(at::ScalarType type, hearth_dtype *out)
 
 /* ---- spans ---- */
 
-Span::Span(std::vector<at::Tensor> tensors, Use use) : tensors_(std::move(tensors))
+Span::Span(std::vector<at::Tensor> tensors, Use use) : tensors_(std::move(tensors)), use_(use)
 {
     measure();
-    if (stand_in_a_row())
-        return;
-    stage();
-    for (size_t i = 0; use != Use::WRITE && i < tensors_.size(); i++)
-        take(tensors_[i], data_ + offsets_[i]);
+    if (!stand_in_a_row())
+        set_apart();
+}
+
+/* Copies are made on the streams that the caller's thread has now: behind what computes the tensors. */
+void Span::set_apart()
+{
+    apart_ = true;
+    data_ = address_for(bytes_);
+    dense_.resize(tensors_.size());
+    for (const auto &tensor : tensors_) {
+        if (tensor.is_cuda())
+            streams_.push_back(
+                c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
+    }
 }
 
 void Span::measure()
@@ -198,20 +191,68 @@ bool Span::stand_in_a_row()
 
 void Span::stage()
 {
-    bool cuda = false;
-    for (const auto &tensor : tensors_)
-        cuda = cuda || tensor.is_cuda();
-    auto options = at::TensorOptions().dtype(at::kByte).pinned_memory(cuda);
-    copy_ = at::empty({static_cast<int64_t>(bytes_)}, options);
+    copy_ = at::empty({static_cast<int64_t>(bytes_)}, at::TensorOptions().dtype(at::kByte));
     data_ = static_cast<char *>(copy_.data_ptr());
+}
+
+bool Span::holds(const void *at) const
+{
+    const char *place = static_cast<const char *>(at);
+    return bytes_ > 0 && place >= data_ && place < data_ + bytes_;
+}
+
+/* A tensor as a row of bytes where it is, or of its dense copy there. */
+at::Tensor Span::bytes_of(size_t index) const
+{
+    const at::Tensor &tensor = tensors_[index];
+    bool dense = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+    if (!dense && !dense_[index].defined())
+        dense_[index] = use_ == Use::WRITE ? at::empty(tensor.sizes(), tensor.options())
+                                           : tensor.resolve_conj().resolve_neg().contiguous();
+    /* The strides of a single element may be anything. */
+    return (dense ? tensor : dense_[index]).detach().as_strided({tensor.numel()}, {1}).view(at::kByte);
+}
+
+template <typename Copy> void Span::each_piece(size_t from, size_t len, const Copy &copy) const
+{
+    for (size_t i = 0; i < tensors_.size(); i++) {
+        size_t begin = std::max(from, offsets_[i]),
+               end = std::min(from + len, offsets_[i] + tensors_[i].nbytes());
+        if (begin < end)
+            copy(bytes_of(i).narrow(0, static_cast<int64_t>(begin - offsets_[i]),
+                                    static_cast<int64_t>(end - begin)),
+                 begin - from);
+    }
+}
+
+void Span::read(const char *at, char *host, size_t len) const
+{
+    at::NoGradGuard no_grad;
+    c10::MultiStreamGuard guard(streams_);
+    each_piece(static_cast<size_t>(at - data_), len, [&](const at::Tensor &piece, size_t offset) {
+        at::from_blob(host + offset, piece.sizes(), at::TensorOptions().dtype(at::kByte)).copy_(piece);
+    });
+}
+
+void Span::write(const char *at, const char *host, size_t len) const
+{
+    at::NoGradGuard no_grad;
+    c10::MultiStreamGuard guard(streams_);
+    each_piece(static_cast<size_t>(at - data_), len, [&](at::Tensor piece, size_t offset) {
+        piece.copy_(at::from_blob(const_cast<char *>(host) + offset, piece.sizes(),
+                                  at::TensorOptions().dtype(at::kByte)));
+    });
 }
 
 void Span::deliver() const
 {
-    if (!copy_.defined())
+    if (!apart_ || use_ == Use::READ)
         return;
-    for (size_t i = 0; i < tensors_.size(); i++)
-        give(tensors_[i], data_ + offsets_[i]);
+    c10::MultiStreamGuard guard(streams_);
+    for (size_t i = 0; i < tensors_.size(); i++) {
+        if (dense_[i].defined())
+            const_cast<at::Tensor &>(tensors_[i]).copy_(dense_[i]);
+    }
 }
 
 bool Span::overlaps(const Span &other) const
@@ -222,11 +263,73 @@ bool Span::overlaps(const Span &other) const
 
 void Span::move_away()
 {
-    if (copy_.defined())
+    if (apart_ || copy_.defined())
         return;
     stage();
     for (size_t i = 0; i < tensors_.size(); i++)
-        take(tensors_[i], data_ + offsets_[i]);
+        memcpy(data_ + offsets_[i], tensors_[i].data_ptr(), tensors_[i].nbytes());
+}
+
+/* ---- the adapter ---- */
+
+const hearth_memory *SpanMemory::of(const Span &source, const Span &target)
+{
+    spans_[0] = &source;
+    spans_[1] = &target;
+    hearth_memory_init(&memory_);
+    memory_.arg = this;
+    memory_.copy_in = copy_in;
+    memory_.copy_out = copy_out;
+    memory_.wait = wait;
+    return source.is_apart() || target.is_apart() ? &memory_ : nullptr;
+}
+
+/* NULL: host memory. */
+const Span *SpanMemory::span_of(const void *at) const
+{
+    for (const Span *span : spans_) {
+        if (span->is_apart() && span->holds(at))
+            return span;
+    }
+    return nullptr;
+}
+
+int SpanMemory::copy_in(void *arg, void *host, const void *device, size_t len)
+{
+    auto *self = static_cast<SpanMemory *>(arg);
+    const Span *span = self->span_of(device);
+    try {
+        if (span != nullptr)
+            span->read(static_cast<const char *>(device), static_cast<char *>(host), len);
+        else
+            memcpy(host, device, len);
+    } catch (...) {
+        self->failure_ = std::current_exception();
+        return -1;
+    }
+    return 0;
+}
+
+int SpanMemory::copy_out(void *arg, void *device, const void *host, size_t len)
+{
+    auto *self = static_cast<SpanMemory *>(arg);
+    const Span *span = self->span_of(device);
+    try {
+        if (span != nullptr)
+            span->write(static_cast<char *>(device), static_cast<const char *>(host), len);
+        else
+            memcpy(device, host, len);
+    } catch (...) {
+        self->failure_ = std::current_exception();
+        return -1;
+    }
+    return 0;
+}
+
+/* A copy between device and pageable host memory has ended when it returns. */
+int SpanMemory::wait(void *)
+{
+    return 0;
 }
 
 /* ---- reductions ---- */

@@ -109,7 +109,13 @@ void HearthWork::land()
 std::exception_ptr HearthWork::outcome()
 {
     int status = hearth_request_wait(request_, -1); /* until the callback has returned */
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        status_ = status;
+    }
     try {
+        if (status == HEARTH_COPY_FAILED && task_.memory.failure())
+            return task_.memory.failure();
         if (status != HEARTH_OK)
             return make_exception(Failure{status, hearth_request_error(request_), rank_,
                                           hearth_request_error_rank(request_),
@@ -214,10 +220,15 @@ std::vector<at::Tensor> HearthWork::result()
     return task_.results;
 }
 
-bool HearthWork::has_future() const
+int HearthWork::status() const
 {
     std::lock_guard<std::mutex> lock(mutex_);
-    return future_.defined();
+    return status_;
+}
+
+int HearthWork::sourceRank() const
+{
+    return task_.received ? task_.received->rank : -1;
 }
 
 c10::TypePtr HearthWork::future_type() const
@@ -251,6 +262,7 @@ void HearthWork::tell_future()
             return;
         told_ = true;
     }
+    crew_->make_spare();
     if (exception_)
         future_->setError(exception_);
     else

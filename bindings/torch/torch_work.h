@@ -48,6 +48,9 @@ struct Task {
     Tensors results;             /* for Work.result() and the future */
     std::vector<Tensors> lists;  /* for the future instead, if there are several */
     std::vector<size_t> counts, target_counts;
+    bool collective = true;                           /* else a message */
+    std::shared_ptr<struct hearth_received> received; /* of a receive; Hearth fills it in */
+    SpanMemory memory;                                /* while it runs */
 };
 
 class HearthWork : public c10d::Work
@@ -59,8 +62,10 @@ class HearthWork : public c10d::Work
     void abort() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     std::vector<at::Tensor> result() override;
+    int sourceRank() const override; /* of a receive that has ended */
+    int status() const;              /* of the operation; HEARTH_PENDING until the work has landed */
 
-    const Task &task() const
+    Task &task()
     {
         return task_;
     }
@@ -70,7 +75,6 @@ class HearthWork : public c10d::Work
     void started(hearth_request *request);
     /* Lands it if it has ended and nobody else does; for the crew. */
     void land_if_ended();
-    bool has_future() const;
 
   private:
     friend class Crew;
@@ -90,6 +94,7 @@ class HearthWork : public c10d::Work
     std::list<c10::intrusive_ptr<HearthWork>>::iterator place_; /* among those in flight; the crew's */
     /* Under mutex_: */
     State state_ = State::STARTING;
+    int status_ = HEARTH_PENDING;
     hearth_request *request_ = nullptr;
     int waiting_ = 0; /* threads that drive the operation: one of them lands it */
     int users_ = 0;   /* threads that hold the request: the last one frees it, if the work has landed */
@@ -114,6 +119,8 @@ class Crew : public std::enable_shared_from_this<Crew>
     void leave(HearthWork &work);
     /* To be landed by a thread of the crew. Does not block. */
     void push(HearthWork *work);
+    /* Before one of its threads runs what hangs on a future: others must be landed meanwhile. */
+    void make_spare();
     /* Lets works in flight end by themselves for a short while, cancels the others, and ends the threads. */
     void stop();
 

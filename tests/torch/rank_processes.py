@@ -21,10 +21,25 @@ from hearth.torch import _backend
 from places import require
 from ports import free_port
 
-try:
-    _backend.load()
-except ImportError as error:
-    require(str(error))
+
+def extension_is_missing():
+    """Why the process group in C++ cannot be used; None: it can."""
+    try:
+        _backend.load()
+    except ImportError as error:
+        return str(error)
+
+
+def in_python():
+    """Whether the process group in Python is tested: a file that does so says it before it imports this one."""
+    return os.environ.get("HEARTH_TORCH_PROCESS_GROUP") == "python"
+
+
+def need_extension():
+    """Skips the file that calls this, unless the process group that it tests is there."""
+    if not in_python():
+        require(extension_is_missing())
+
 
 SECONDS = 150  # no test takes as long, even on a busy machine
 
@@ -33,9 +48,10 @@ class RankFailed(AssertionError):
     """A rank raised something; the text is its traceback."""
 
 
-def _variables(rank, count, port):
+def _variables(rank, count, port, more):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(count), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(count),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update({name: value(rank) if callable(value) else value for name, value in more.items()})
 
 
 def _body(function, arguments, backend, timeout):
@@ -64,12 +80,12 @@ def _child(write, function, arguments, backend, timeout):
     os._exit(0)
 
 
-def _start(rank, count, port, job):
+def _start(rank, count, port, more, job):
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(read)
-        _variables(rank, count, port)
+        _variables(rank, count, port, more)
         _child(write, *job)
     os.close(write)
     return process, read
@@ -87,10 +103,12 @@ def _read(pipes, deadline):
     return [pickle.loads(texts[read]) if read not in open_pipes and texts[read] else None for read in pipes]
 
 
-def run(count, function, *arguments, backend="hearth", timeout=30, dead=()):
-    """function(*arguments) on every rank: the list of results; None for ranks in `dead`, which must die in it."""
+def run(count, function, *arguments, backend="hearth", timeout=30, dead=(), **variables):
+    """function(*arguments) on every rank: the list of results; None for ranks in `dead`, which must die in it. Further
+    variables of the environment are texts, or functions of the rank."""
     port, deadline = free_port(), time.monotonic() + SECONDS
-    started = [_start(rank, count, port, (function, arguments, backend, timeout)) for rank in range(count)]
+    job = (function, arguments, backend, timeout)
+    started = [_start(rank, count, port, variables, job) for rank in range(count)]
     try:
         answers = _read([read for _, read in started], deadline)
     finally:

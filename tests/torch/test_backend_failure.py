@@ -19,6 +19,8 @@ import rank_processes
 import hearth
 import hearth.torch
 
+rank_processes.need_extension()
+
 SCRIPT = Path(__file__).with_name("train_with_backend.py")
 VICTIM = 1
 
@@ -39,6 +41,13 @@ def tell(word):
 
 def hear(word):
     dist.distributed_c10d._get_default_store().wait([word], timedelta(seconds=30))
+
+
+def names_victim(error):
+    """An error that came by torch's future. With the process group in Python torch has made a text of it."""
+    if rank_processes.in_python():
+        return "PeerLost: " in str(error) and f"rank {VICTIM} is lost" in str(error)
+    return isinstance(error, hearth.Error) and error.peer == VICTIM and f"rank {VICTIM}" in str(error)
 
 
 def die():
@@ -62,14 +71,15 @@ def dead_in_a_collective():
 
 
 def dead_behind_a_future():
-    dist.barrier()
     if dist.get_rank() == VICTIM:
+        hear("started")  # an operation of a broken group would not start
         die()
     future = dist.all_reduce(torch.ones(1000), async_op=True).get_future()
+    tell("started")
     error = raised(lambda: future.then(lambda done: done.value()).wait())
     assert f"rank {VICTIM}" in str(error), repr(error)
     error = raised(future.wait)
-    assert isinstance(error, hearth.Error) and error.peer == VICTIM, repr(error)
+    assert names_victim(error), repr(error)
     dist.destroy_process_group()  # without the barrier of those that are well
 
 
@@ -82,7 +92,7 @@ def dead_in_training():
                 die()
             ddp(torch.ones(2, 100)).sum().backward()
     error = raised(steps)
-    assert isinstance(error, hearth.Error) and f"rank {VICTIM}" in str(error), repr(error)
+    assert names_victim(error), repr(error)
     dist.destroy_process_group()  # without the barrier of those that are well
 
 
@@ -112,7 +122,9 @@ def deadline():
         assert "rank 1" in str(error), error
     dist.barrier()
     if rank == 0:
-        error = raised(lambda: dist.distributed_c10d._get_default_group().monitored_barrier(timedelta(milliseconds=300)))
+        options = dist.BarrierOptions()
+        options.timeout = timedelta(milliseconds=300)
+        error = raised(dist.distributed_c10d._get_default_group().barrier(options).wait)
         assert isinstance(error, hearth.Timeout) and "rank 1" in str(error), repr(error)
         tell("time is over")
     else:
@@ -146,7 +158,8 @@ def destroyed_in_flight():
         dist.destroy_process_group()
         error = raised(work.wait)
         assert isinstance(error, hearth.OperationError), repr(error)
-        assert type(raised(future.wait)) is type(error)
+        late = raised(future.wait)
+        assert type(late) is type(error) or rank_processes.in_python() and type(error).__name__ in str(late), repr(late)
         store.set("gone", "")
         store.wait(["understood"], timedelta(seconds=30))  # the store lives here
     else:
@@ -267,9 +280,9 @@ class Exit(unittest.TestCase):
             pair = [self.script(how, RANK=str(rank), WORLD_SIZE="2", MASTER_PORT=port) for rank in range(2)]
             self.assertEqual(self.ends(*pair), [("trained\n", 0)] * 2, how)
 
-    def test_a_missing_extension(self):
+    def test_a_missing_extension_that_was_asked_for(self):
         process = self.script("leave", RANK="0", WORLD_SIZE="1", HEARTH_TORCH_BACKEND="/nowhere/hearth_backend.so",
-                              MASTER_PORT=str(rank_processes.free_port()))
+                              HEARTH_TORCH_PROCESS_GROUP="cpp", MASTER_PORT=str(rank_processes.free_port()))
         (output, status), = self.ends(process)
         self.assertEqual(status, 1)
         for word in ("ImportError", "/nowhere/hearth_backend.so", "HEARTH_TORCH=ON", "python3-torch"):

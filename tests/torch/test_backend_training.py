@@ -17,6 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 import rank_processes
 import hearth.torch
 
+rank_processes.need_extension()
+
 TORCHRUN = Path("/usr/bin/torchrun")
 SCRIPT = Path(__file__).with_name("train_with_backend.py")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/train.py learns, the same whichever way it is started: torchrun, hearth run, by itself; typed as
+"""examples/pipeline.py trains to the loss of one process; examples/train.py learns, the same whichever way it is started: torchrun, hearth run, by itself; typed as
 docs/pytorch.md has it, in the virtual environment that it tells to make."""
 
 import importlib.util
@@ -114,7 +114,23 @@ class Train(unittest.TestCase):
         self.assertEqual(*[re.search(r"step 5/5: loss (\S+)", out)[1] for out in outs])
 
     def test_is_short(self):
-        self.assertLess(len((EXAMPLES / "train.py").read_text().splitlines()), 80)
+        for name in ("train.py", "pipeline.py"):
+            self.assertLess(len((EXAMPLES / name).read_text().splitlines()), 80)
 
     def test_notebook(self):
         self.assertIn("all replicas hold the same bits", self.environment.run("python3 examples/notebook.py"))
+
+
+class Pipeline(unittest.TestCase):
+    def test_two_stages_train_to_the_loss_of_one_process(self):
+        environment = Environment()
+        self.addCleanup(environment.place.cleanup)
+
+        def loss(processes, codec):
+            line = f"hearth run -n {processes} -- python3 examples/pipeline.py --steps 100 --codec {codec}"
+            return float(re.search(r"loss ([\d.]+)$", environment.run(line), re.M)[1])
+        one, two, half = loss(1, "none"), loss(2, "none"), loss(2, "bf16")
+        self.assertLess(one, 1.8)  # 2.3 at first
+        self.assertAlmostEqual(two, one, delta=1e-6 * one)
+        self.assertNotEqual(half, one)
+        self.assertAlmostEqual(half, one, delta=0.01 * one)
