@@ -57,6 +57,7 @@ LIMITS = (
     ("nodes that a consensus monitors", "src/membership/consensus_state.h", r"#define PEERS_MAX +(\d+)"),
     ("addresses of a node in a view", "src/core/peer_info.h", r"#define PEER_ADDRS_MAX +(\d+)"),
     ("messages waiting to be sent", "src/membership/outbox.h", r"#define OUTBOX_MAX +(\d+)"),
+    ("registrations of user codecs in a process", "src/compress/user_codec.h", r"#define USER_CODECS_MAX +(\d+)"),
     ("events kept of a cluster", "src/membership/event_log.h", r"#define EVENT_LOG_MAX +(\d+)"),
     ("votes that a member holds for others", "src/membership/consensus_state.h", r"#define PROXY_MAX +(\d+)"),
     ("earlier instances that a node remembers", "src/membership/consensus_state.h", r"#define PAST_MAX +(\d+)"),
@@ -89,7 +90,7 @@ def number_in(file, pattern):
 class Docs(unittest.TestCase):
     def test_c_code_is_that_of_the_examples(self):
         """Every block of C stands in the example that a link names last before it."""
-        for page, most in (("README.md", 1), ("docs/training.md", 4)):
+        for page, most in (("README.md", 1), ("docs/training.md", 4), ("docs/compression.md", 2)):
             text = (SOURCE / page).read_text()
             blocks = list(re.finditer(r"```c\n(.*?)```", text, re.S))
             self.assertEqual(len(blocks), most, page)

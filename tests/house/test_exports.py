@@ -15,8 +15,10 @@ ALLOWED = {"libc", "libm", "libpthread", "libgnutls", "libnettle", "libhogweed",
 SHARED_STATE = {
     "lookups_running",  # os/resolve.c: threads that the system's look-up has not let go yet; a limit for all
     "marks", "once",  # os/fork.c: descriptors that a forked child closes; a child has those of all nodes
+    "page",  # os/thread.c: the id of the process, in a page that a forked child finds empty
     "kept",  # security/secret.c: what the launcher's descriptor held, which is closed once it is read
     "environments",  # node/environment.c: what hearth_config_env found, for configs, which have no end
+    "registered",  # compress/user_codec.c: names of codecs belong to the process, as their functions do
     "best",  # kernel: what this processor can do; the same answer whoever asks first
 }
 

@@ -165,6 +165,8 @@ class Header(unittest.TestCase):
     def test_structs_begin_with_their_size_and_end_without_padding(self):
         lines = []
         for name, fields in public_structs().items():
+            if name == "hearth_iovec":
+                continue  # an element of arrays, as struct iovec: it cannot grow
             self.assertEqual(fields[0], "size_t size;", name)
             last = re.search(r"(\w+)(\[\d+\])?;$", fields[-1])[1]
             lines.append(f"_Static_assert(offsetof(struct {name}, {last}) + sizeof(((struct {name} *)0)->{last}) == "

@@ -9,7 +9,7 @@ from places import BINARY, SOURCE
 
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
-COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "cluster"],
+COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "messages"], ["bench", "cluster"],
             ["up"], ["id"], ["init"], ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"],
             ["job", "list"], ["job", "forget"], ["status"], ["nodes"], ["topology"], ["doctor"])
 
