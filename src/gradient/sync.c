@@ -128,8 +128,8 @@ void hearth_sync_close(hearth_sync *sync)
     if (!sync || node_forked(sync->node))
         return; /* a forked child gives its memory back as a whole, by hearth_node_close */
     hearth_compressor *compressor = sync->owner ? sync->compressor : NULL;
+    sync_abandon(sync, true);
     sync_forget(sync);
-    sync_abandon(sync);
     node_detach(sync->node, &sync->attachment);
     sync_free(sync);
     hearth_compressor_close(compressor);
@@ -388,5 +388,5 @@ uint64_t hearth_sync_steps(hearth_sync *sync)
 void hearth_sync_drop(hearth_sync *sync)
 {
     if (sync && !node_forked(sync->node))
-        sync_abandon(sync);
+        sync_abandon(sync, false);
 }

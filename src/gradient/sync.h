@@ -219,8 +219,9 @@ void sync_start_full(hearth_sync *sync);
 void sync_resend(hearth_sync *sync);
 /* Waits for all buckets, brings home what ended well; all tensors are ready. The worst failure, if any. */
 int MUST_CHECK sync_finish(hearth_sync *sync, uint64_t deadline_ns);
-/* Takes back what is in flight and lets the others know of what never was; then nothing is ready. */
-void sync_abandon(hearth_sync *sync);
+/* Takes back what is in flight and lets the others know of what never was; then nothing is ready.
+ * `closing`: there will be no next step either. */
+void sync_abandon(hearth_sync *sync, bool closing);
 
 /* Milliseconds until then, rounded up. */
 int64_t sync_remaining_ms(const hearth_sync *sync, uint64_t deadline_ns);

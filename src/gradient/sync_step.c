@@ -492,10 +492,19 @@ static void starts_end(hearth_sync *sync)
     }
 }
 
-void sync_abandon(hearth_sync *sync)
+/* With the lock. Whether other members may have started buckets of this step. Those that have the answer to
+ * the question start them, also where ours has not come, and never will if the sync closes. */
+static bool others_fly(const hearth_sync *sync, bool closing)
+{
+    enum agreement a = sync->agreement;
+    bool asked = a == AGREE_SAME || a == AGREE_ASKING || a == AGREE_COMPARING;
+    return sync->begun && a != AGREE_DIFFERS && (asked || closing);
+}
+
+void sync_abandon(hearth_sync *sync, bool closing)
 {
     mutex_lock(&sync->lock);
-    bool flying = sync->agreement == AGREE_SAME && sync->begun, cast = sync->voted;
+    bool flying = others_fly(sync, closing), cast = sync->voted;
     sync->voted = true; /* what lands now begins no vote */
     sync->first_full = BUCKET_NOBODY;
     if (sync->stage == STAGE_COMMITTED)

@@ -291,6 +291,39 @@ TEST(test_late_and_drop)
     fixture_close(&c);
 }
 
+/* Rank 0 gives the first step up before the others have begun it, and so before they have compared their
+ * tensors with its: they do not wait for it, and do not take its next step for this one. */
+static void drop_first(struct fixture *c, int rank, void *arg)
+{
+    struct model m;
+    hearth_group *g = c->world[rank];
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
+    model_fill(&m, rank, 0);
+    if (rank == 0) {
+        check_status(hearth_sync_ready(m.sync, 9), HEARTH_OK); /* a bucket of its own */
+        hearth_sync_drop(m.sync);
+    }
+    fixture_meet(c);
+    if (rank != 0) {
+        model_ready(&m, (uint64_t)rank);
+        check_status(hearth_sync_wait(m.sync, NULL), HEARTH_ABORTED);
+        check_text(hearth_error_text(), "given up");
+        hearth_sync_drop(m.sync);
+    }
+    fixture_meet(c);
+    model_fill(&m, rank, 1);
+    model_reduce(&m, g, HEARTH_OP_SUM, 1);
+    model_ready(&m, (uint64_t)rank);
+    check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
+    model_check(&m, m.wanted, "the sum");
+    model_close(&m);
+}
+
+TEST(test_drop_first)
+{
+    fixture_once(3, NULL, drop_first, NULL);
+}
+
 /* Closed in the middle of a step: nobody hangs, the group stays usable. */
 static void close_in_flight(struct fixture *c, int rank, void *arg)
 {
