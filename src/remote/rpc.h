@@ -94,7 +94,7 @@ struct rpc_server {
     struct rpc_thread threads[HEARTH_RPC_THREADS];
     struct bell quiet;   /* rings when a handler has returned */
     uint32_t waits;      /* calls that wait */
-    uint64_t usual_ns;   /* how long handlers run; the longest counts, and is forgotten slowly */
+    uint64_t usual_ns;   /* how long handlers run, averaged */
     hearth_node *recent; /* whose call ran last, and when */
     uint64_t recent_ns;
     struct rpc_thread *leader; /* NULL: none */

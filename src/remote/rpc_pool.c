@@ -16,6 +16,8 @@
 #define TICK_NS   NS_PER_MS         /* of the progress thread while a thread leads */
 #define HELP_NS   (200 * NS_PER_US) /* so much work that waits is shared */
 
+#define USUAL_GROWTH 8 /* a longer time than so many usual ones counts as that */
+
 /* ---- running ---- */
 
 static uint64_t now_of(const struct rpc_server *s)
@@ -23,11 +25,13 @@ static uint64_t now_of(const struct rpc_server *s)
     return clock_now(&s->clock);
 }
 
-/* The handler has returned. */
+/* The handler has returned. A thread that lost its processor for a while makes one time long; it counts
+ * little, or each such moment would wake threads for calls that are not worth it. */
 static void ran(struct rpc_server *s, hearth_node *node, uint64_t began_ns)
 {
-    uint64_t now = now_of(s), took = now - began_ns, less = s->usual_ns - s->usual_ns / 8;
-    s->usual_ns = took > less ? took : less;
+    uint64_t now = now_of(s), took = now - began_ns, most = USUAL_GROWTH * (s->usual_ns + NS_PER_US);
+    took = took < most ? took : most;
+    s->usual_ns = (7 * s->usual_ns + took) / 8;
     s->recent_ns = now;
     if (!s->stopping)
         s->recent = node;
