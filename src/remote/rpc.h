@@ -74,6 +74,7 @@ struct rpc_thread {
     struct bell bell;
     hearth_node *node;           /* whose call it runs; NULL: none */
     struct rpc_handler *handler; /* likewise */
+    bool coming;                 /* was woken, and is not there yet */
 };
 
 /* While calls come, one of the threads leads: it drives the node, and runs what comes without handing it to
@@ -91,6 +92,7 @@ struct rpc_server {
     uint32_t handler_count, open_count;
     bool stopping;
     int thread_count;
+    uint32_t coming; /* threads among them */
     struct rpc_thread threads[HEARTH_RPC_THREADS];
     struct bell quiet;   /* rings when a handler has returned */
     uint32_t waits;      /* calls that wait */

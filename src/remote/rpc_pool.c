@@ -14,9 +14,49 @@
 
 #define LINGER_NS (20 * NS_PER_MS)  /* without a call, then nobody leads */
 #define TICK_NS   NS_PER_MS         /* of the progress thread while a thread leads */
-#define HELP_NS   (200 * NS_PER_US) /* so much work that waits is shared */
+#define HELP_NS   (200 * NS_PER_US) /* so much work that waits is shared, */
+#define WORTH_NS  (30 * NS_PER_US)  /* if the calls are longer than what it costs to wake a thread */
 
 #define USUAL_GROWTH 8 /* a longer time than so many usual ones counts as that */
+
+/* ---- waking ---- */
+
+static void pool_run(void *arg);
+
+/* With the lock: another thread comes. */
+static void wake_one(struct rpc_server *s)
+{
+    struct list *item = list_pop(&s->idle);
+    struct rpc_thread *t = item ? container_of(item, struct rpc_thread, idle) : NULL;
+    if (t) {
+        bell_ring(&t->bell);
+    } else {
+        if (s->thread_count == HEARTH_RPC_THREADS || s->clock.virtual_ns || s->stopping)
+            return;
+        t = &s->threads[s->thread_count];
+        if (thread_start(&t->thread, "hearth-rpc", pool_run, t) != HEARTH_OK)
+            return;
+        s->thread_count++;
+    }
+    t->coming = true;
+    s->coming++;
+}
+
+/* With the lock: it is there. */
+static void came(struct rpc_server *s, struct rpc_thread *self)
+{
+    s->coming -= self->coming;
+    self->coming = false;
+}
+
+/* With the lock. Threads come one after the other, each wakes the next: of calls that are done before a
+ * second thread is awake, all are the first one's. */
+static void wake_helper(struct rpc_server *s)
+{
+    bool much = s->waits > 1 && s->usual_ns > WORTH_NS && s->waits * s->usual_ns > HELP_NS;
+    if (!list_empty(&s->ready) && s->coming == 0 && (!s->leader || much))
+        wake_one(s);
+}
 
 /* ---- running ---- */
 
@@ -47,6 +87,7 @@ bool rpc_run_next(struct rpc_server *s, struct rpc_thread *self)
     struct hearth_rpc *rpc = rpc_next(s);
     if (!rpc)
         return false;
+    wake_helper(s);
     struct rpc_handler *h = rpc->handler;
     uint64_t began = now_of(s);
     if (rpc->deadline_ns <= began) {
@@ -79,28 +120,6 @@ static bool may_lead(const struct rpc_server *s)
            now_of(s) - s->recent_ns < LINGER_NS;
 }
 
-static bool more_than_one_can_do(const struct rpc_server *s)
-{
-    return s->waits > 1 && s->waits * s->usual_ns > HELP_NS;
-}
-
-static void pool_run(void *arg);
-
-/* With the lock: another thread comes. */
-static void wake_one(struct rpc_server *s)
-{
-    struct list *item = list_pop(&s->idle);
-    if (item) {
-        bell_ring(&container_of(item, struct rpc_thread, idle)->bell);
-        return;
-    }
-    if (s->thread_count == HEARTH_RPC_THREADS || s->clock.virtual_ns || s->stopping)
-        return;
-    struct rpc_thread *t = &s->threads[s->thread_count];
-    if (thread_start(&t->thread, "hearth-rpc", pool_run, t) == HEARTH_OK)
-        s->thread_count++;
-}
-
 /* With the lock, and the lead: until it goes or was lost. True: lost. */
 static bool serve(struct rpc_server *s, struct rpc_thread *self, uint32_t *heard)
 {
@@ -116,8 +135,6 @@ static bool serve(struct rpc_server *s, struct rpc_thread *self, uint32_t *heard
             mutex_lock(&s->lock);
             continue;
         }
-        if (more_than_one_can_do(s))
-            wake_one(s);
         int runs = LEAD_RUNS;
         atomic_store(&s->lead, runs);
         rpc_run_next(s, self);
@@ -163,8 +180,7 @@ uint64_t rpc_look(struct rpc_server *s, hearth_node *node)
         lost = true;
         s->leader = NULL;
         s->led = NULL;
-        if (!list_empty(&s->ready))
-            wake_one(s);
+        wake_helper(s);
     }
     s->looked = s->runs;
     mutex_unlock(&s->lock);
@@ -177,11 +193,9 @@ uint64_t rpc_look(struct rpc_server *s, hearth_node *node)
 
 void rpc_wake(struct rpc_server *s)
 {
-    bool leads = s->leader;
-    if (leads && atomic_load(&s->lead) == LEAD_DRIVES)
+    if (s->leader && atomic_load(&s->lead) == LEAD_DRIVES)
         node_wake_server(s->led);
-    if (!leads || more_than_one_can_do(s))
-        wake_one(s);
+    wake_helper(s);
 }
 
 static void pool_run(void *arg)
@@ -191,6 +205,7 @@ static void pool_run(void *arg)
     mutex_lock(&s->lock);
     while (!s->stopping) {
         uint32_t heard = bell_heard(&self->bell);
+        came(s, self);
         if (rpc_run_next(s, self))
             continue;
         if (may_lead(s)) {
