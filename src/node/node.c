@@ -8,9 +8,10 @@
 #include "node/cluster_groups.h"
 #include "node/copier.h"
 
-#define TURNS_MAX     8               /* of the engine, before a caller returns */
-#define NAP_NS        (4 * NS_PER_MS) /* latency of the progress thread for what no operation waits for */
-#define SPIN_ALONE_NS (2 * NS_PER_US) /* then yield between checks: others may need the processor */
+#define TURNS_MAX     8                 /* of the engine, before a caller returns */
+#define NAP_NS        (4 * NS_PER_MS)   /* latency of the progress thread for what no operation waits for */
+#define LULL_NS       (200 * NS_PER_US) /* between two callers that drive: the progress thread keeps out */
+#define SPIN_ALONE_NS (2 * NS_PER_US)   /* then yield between checks: others may need the processor */
 
 bool node_forked(const hearth_node *node)
 {
@@ -139,6 +140,16 @@ bool node_progress(hearth_node *node)
 
 /* ---- the progress thread ---- */
 
+/* Callers come and go, and work is in flight: the next one drives it. To ring the progress thread each time
+ * that one goes, and to take the seat from it again, would cost more than the operation. So it sleeps
+ * whatever happens, for so short a time that work which no caller comes for can wait. */
+static void progress_lull(hearth_node *node)
+{
+    atomic_store(&node->lull, true);
+    sock_wait(NULL, 0, clock_real() + LULL_NS);
+    atomic_store(&node->lull, false); /* before it drives: work that was left meanwhile is seen */
+}
+
 /* While operations follow each other closely, callers drive; the progress thread would only disturb. */
 static void progress_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
 {
@@ -154,6 +165,7 @@ void node_keep(void *arg)
 {
     hearth_node *node = arg;
     uint32_t heard, heard_before = bell_heard(node->bell), calls_before = atomic_load(&node->calls);
+    uint32_t visits_before = atomic_load(&node->visits);
     for (;; heard_before = heard) {
         heard = bell_heard(node->bell);
         mutex_lock(&node->baton);
@@ -175,7 +187,12 @@ void node_keep(void *arg)
             uint64_t most = server->look(server, node), now = clock_real();
             until = until - now > most && until > now ? now + most : until;
         }
-        progress_sleep(node, heard, !busy && active, until);
+        uint32_t visits = atomic_load(&node->visits);
+        if (node->rest && busy && visits != visits_before)
+            progress_lull(node);
+        else
+            progress_sleep(node, heard, !busy && active, until);
+        visits_before = visits;
     }
 }
 
@@ -237,6 +254,7 @@ void node_sleep(hearth_node *node, uint32_t heard, uint64_t until)
 void node_come(hearth_node *node)
 {
     atomic_fetch_add(&node->waiting, 1);
+    atomic_fetch_add_explicit(&node->visits, 1, memory_order_relaxed);
     bell_attend(node->bell);
     poll_set_caller_comes(node);
 }

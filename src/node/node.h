@@ -182,6 +182,8 @@ struct hearth_node {
     _Atomic(uint64_t) progress_until; /* when the progress thread wakes up by itself */
     _Atomic(int) waiting;             /* callers in node_wait */
     _Atomic(uint32_t) calls;          /* operations started, modulo 2^32 */
+    _Atomic(uint32_t) visits;         /* callers that came to drive, likewise */
+    _Atomic(bool) lull;               /* the progress thread will drive soon, without being rung */
 };
 
 /* One node of a net in memory, which it releases at close; or one with connections. On virtual time (now_ns)

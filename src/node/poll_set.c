@@ -165,6 +165,6 @@ bool poll_set_must_ring(hearth_node *node, bool caller_stays)
     if (!rest || !engine_busy(node->engine))
         return false;
     if (atomic_load(&rest->seat) == SEAT_FREE)
-        return !caller_stays && atomic_load(&node->waiting) == 0;
+        return !caller_stays && atomic_load(&node->waiting) == 0 && !atomic_load(&node->lull);
     return engine_deadline(node->engine) < atomic_load(&rest->until) || engine_stuck(node->engine);
 }
